@@ -19,7 +19,7 @@ from octopi.identifiers import is_internal
 from octopi.operating_system import SystemDisk
 from octopi.storage.ends_file import load_ends
 from tests.kit.named_clusters import ProcessCluster, process_cluster
-from tests.kit.replicas import at_rest
+from tests.kit.replicas import Servers, at_rest
 
 pytestmark = pytest.mark.process
 
@@ -106,7 +106,7 @@ async def kill_all(cluster: ProcessCluster) -> None:
         await cluster.kill(name)
 
 
-async def values(url: str) -> list[bytes]:
+async def values(url: Servers) -> list[bytes]:
     with trio.fail_after(30):
         async with (
             octopi.connect(url) as client,
@@ -181,7 +181,7 @@ def content(log: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(log.glob("*.log")))
 
 
-async def found_stuck(url: str) -> str:
+async def found_stuck(url: Servers) -> str:
     """Wait until the partition is known to wait for an operator; what `status` says of it."""
     with trio.fail_after(30):
         async with octopi.connect(url) as client:

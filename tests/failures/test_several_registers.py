@@ -10,30 +10,12 @@ import pytest
 import trio
 
 import octopi
-from harness.processes import NodeProcess, NodeProcesses, node_processes
+from harness.processes import NodeProcess, node_processes
 from octopi.cli.free_ports import free_ports
 from tests.failures.test_killed_processes import Workload, in_thread
+from tests.kit.register_processes import three_registers
 
 pytestmark = pytest.mark.process
-
-
-def three_registers(nodes: NodeProcesses) -> list[NodeProcess]:
-    """Three registers that serve."""
-    ports = free_ports(3)
-    peers = ",".join(f"ws://127.0.0.1:{port}" for port in ports)
-    registers = [
-        nodes.node(
-            f"register-{number}",
-            "register",
-            *("--listen", f"127.0.0.1:{port}", "--peers", peers, "--gather", "0"),
-        )
-        for number, port in enumerate(ports, 1)
-    ]
-    for one in registers:
-        one.launch()
-    for one in registers:
-        one.wait_ready()
-    return registers
 
 
 async def test_each_register_may_be_killed_while_messages_flow_and_topics_are_made(

@@ -8,7 +8,7 @@ import trio
 import octopi
 from octopi.errors import ConnectionLostError, DeliveryError, NotReadyError, UnreachableError
 from tests.kit.cluster import eventually
-from tests.kit.named_clusters import process_cluster
+from tests.kit.named_clusters import Deciders, each_way, process_cluster
 from tests.kit.traffic import Producing, traffic
 
 pytestmark = pytest.mark.process
@@ -66,9 +66,12 @@ async def test_either_of_two_brokers_may_die(tmp_path: Path, role: str) -> None:
         await flow.check_replicas(cluster.data_dirs, 2)
 
 
-async def test_consumers_of_a_dead_broker_are_sent_to_another_one(tmp_path: Path) -> None:
+@each_way
+async def test_consumers_of_a_dead_broker_are_sent_to_another_one(
+    tmp_path: Path, deciders: Deciders
+) -> None:
     async with (
-        process_cluster(tmp_path) as cluster,
+        process_cluster(tmp_path, deciders=deciders) as cluster,
         # Readers take turns, so each of the brokers has one of three consumers.
         traffic(cluster.url, "orders", consumers=3) as flow,
     ):
@@ -84,8 +87,11 @@ async def test_consumers_of_a_dead_broker_are_sent_to_another_one(tmp_path: Path
             await flow.progress(50)
 
 
-async def test_producers_of_a_dead_leader_are_sent_to_the_new_one(tmp_path: Path) -> None:
-    async with process_cluster(tmp_path) as cluster:
+@each_way
+async def test_producers_of_a_dead_leader_are_sent_to_the_new_one(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with process_cluster(tmp_path, deciders=deciders) as cluster:
         async with traffic(cluster.url, "orders", producers=4) as flow:
             await flow.progress(100)
             before = await cluster.leader("orders")

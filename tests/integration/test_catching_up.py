@@ -10,7 +10,13 @@ import octopi
 from octopi.environment import TraceEvent
 from octopi.errors import RefusedError
 from octopi.tracing import steps
-from tests.kit.named_clusters import local_cluster, process_cluster
+from tests.kit.named_clusters import (
+    Deciders,
+    each_way,
+    local_cluster,
+    process_cluster,
+    start_together,
+)
 from tests.kit.traffic import traffic
 
 LEAVES_S = 4.0
@@ -95,16 +101,19 @@ async def test_all_followers_restart_and_catch_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-async def test_a_cluster_that_was_stopped_and_started_again_goes_on(tmp_path: Path) -> None:
-    async with process_cluster(tmp_path) as cluster:
-        nodes = [*cluster.brokers.values(), cluster.register]
+@each_way
+async def test_a_cluster_that_was_stopped_and_started_again_goes_on(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with process_cluster(tmp_path, deciders=deciders) as cluster:
+        brokers = list(cluster.brokers.values())
         async with traffic(cluster.url, "orders", producers=2) as flow:
             await flow.progress(100)
         await flow.check_replicas(cluster.data_dirs, 3)
-        for node in nodes:
+        for node in (*brokers, *cluster.registers):
             assert await trio.to_thread.run_sync(node.terminate) == 0
-        for node in reversed(nodes):
-            await trio.to_thread.run_sync(node.restart)
+        await start_together(cluster.registers)
+        await start_together(brokers)
         await flow.check_replicas(cluster.data_dirs, 3)
         async with traffic(cluster.url, "orders", producers=0) as again:
             assert again.acknowledged_count == 0
@@ -114,10 +123,11 @@ async def test_a_cluster_that_was_stopped_and_started_again_goes_on(tmp_path: Pa
 
 
 @pytest.mark.process
+@each_way
 async def test_a_hung_follower_is_left_behind_and_catches_up_when_it_goes_on(
-    tmp_path: Path,
+    tmp_path: Path, deciders: Deciders
 ) -> None:
-    async with process_cluster(tmp_path) as cluster:
+    async with process_cluster(tmp_path, deciders=deciders) as cluster:
         async with traffic(cluster.url, "orders", producers=2) as flow:
             await flow.progress(100)
             hung = cluster.brokers[(await cluster.followers("orders"))[0]]
@@ -135,8 +145,11 @@ async def test_a_hung_follower_is_left_behind_and_catches_up_when_it_goes_on(
 
 
 @pytest.mark.process
-async def test_a_hung_leader_is_replaced_and_follows_when_it_goes_on(tmp_path: Path) -> None:
-    async with process_cluster(tmp_path) as cluster:
+@each_way
+async def test_a_hung_leader_is_replaced_and_follows_when_it_goes_on(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with process_cluster(tmp_path, deciders=deciders) as cluster:
         # A client learns of a broker that hangs by the time-out of its requests.
         async with traffic(cluster.url, "orders", producers=2, request_timeout_s=2) as flow:
             await flow.progress(100)

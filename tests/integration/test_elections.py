@@ -9,9 +9,11 @@ import octopi
 from octopi.environment import TraceEvent
 from octopi.tracing import steps
 from tests.kit.named_clusters import (
+    Deciders,
     LocalCluster,
     NamedBrokers,
     ProcessCluster,
+    each_way,
     local_cluster,
     process_cluster,
 )
@@ -80,8 +82,11 @@ async def test_of_many_brokers_one_follower_becomes_the_one_leader_of_a_new_epoc
 
 
 @pytest.mark.process
-async def test_a_leader_process_killed_while_producing_is_replaced(tmp_path: Path) -> None:
-    async with process_cluster(tmp_path) as cluster:
+@each_way
+async def test_a_leader_process_killed_while_producing_is_replaced(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with process_cluster(tmp_path, deciders=deciders) as cluster:
         await kill_leader_after_leader(cluster, "orders", times=2)
 
 
@@ -94,8 +99,11 @@ async def read_all(cluster: NamedBrokers, topic: str) -> list[bytes]:
 
 
 @pytest.mark.process
-async def test_a_leader_killed_while_its_followers_are_idle_is_replaced(tmp_path: Path) -> None:
-    async with process_cluster(tmp_path) as cluster:
+@each_way
+async def test_a_leader_killed_while_its_followers_are_idle_is_replaced(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with process_cluster(tmp_path, deciders=deciders) as cluster:
         await cluster.create("orders")
         sent = Producing("alice")
         async with octopi.connect(cluster.url) as client, client.producer() as producer:
@@ -168,11 +176,19 @@ def log_of(directory: DataDirectory, topic: str, partition: int) -> bytes:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("brokers", [3, 5])
+@pytest.mark.parametrize(
+    ("brokers", "deciders"),
+    [
+        (3, Deciders.ONE_REGISTER),
+        (5, Deciders.ONE_REGISTER),
+        (3, Deciders.THREE_REGISTERS),
+        (5, Deciders.BROKERS),  # with 3 no majority is left that could decide
+    ],
+)
 async def test_brokers_die_one_after_another_and_the_last_one_serves_everything(
-    tmp_path: Path, brokers: int
+    tmp_path: Path, brokers: int, deciders: Deciders
 ) -> None:
-    async with process_cluster(tmp_path, brokers) as cluster:
+    async with process_cluster(tmp_path, brokers, deciders=deciders) as cluster:
         async with traffic(cluster.url, "orders", producers=2, consumers=2) as flow:
             left = brokers
             await flow.progress(100)
@@ -187,6 +203,34 @@ async def test_brokers_die_one_after_another_and_the_last_one_serves_everything(
         assert len((await cluster.place("orders")).in_sync) == 1
         await restart_dead(cluster)
         await flow.check_replicas(cluster.data_dirs, replicas)
+
+
+@pytest.mark.process
+async def test_where_brokers_decide_the_last_of_three_loses_nothing_and_waits_for_another_one(
+    tmp_path: Path,
+) -> None:
+    async with process_cluster(tmp_path, deciders=Deciders.BROKERS) as cluster:
+        async with traffic(cluster.url, "orders", producers=2) as flow:
+            await flow.progress(100)
+            place = await cluster.place("orders")
+            async with octopi.connect(cluster.url) as client:
+                await client.create_topic("refused", partition_ids=[place.partition])
+            leader = cluster.named(place.leader_address)
+            one, other = await cluster.followers("orders")
+            await cluster.kill(one)
+            await flow.progress(50)
+            await cluster.kill(other)
+            async with (
+                octopi.connect(cluster.brokers[leader].url) as client,
+                client.producer(delivery_timeout_s=4) as producer,
+            ):
+                with pytest.raises(octopi.DeliveryError):
+                    await producer.send("refused", b"no majority says that it still leads")
+            await cluster.restart(one)
+            await flow.progress(50)
+            await cluster.restart(other)
+            await cluster.in_sync("orders", 3)
+        await flow.check_replicas(cluster.data_dirs, 3)
 
 
 async def restart_dead(cluster: ProcessCluster) -> None:

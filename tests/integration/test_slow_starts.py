@@ -8,7 +8,7 @@ import trio
 import octopi
 from harness.processes import node_processes
 from octopi.errors import NotReadyError
-from tests.kit.named_clusters import process_cluster, start_together
+from tests.kit.named_clusters import Deciders, each_way, process_cluster, start_together
 from tests.kit.replicas import DataDirectory
 from tests.kit.traffic import traffic
 
@@ -35,8 +35,11 @@ async def test_brokers_that_start_before_the_register_join_when_it_comes(tmp_pat
         await flow.check_replicas([DataDirectory(broker.data_dir) for broker in brokers], 3)
 
 
-async def test_a_leader_that_starts_late_finds_another_one_and_follows(tmp_path: Path) -> None:
-    async with process_cluster(tmp_path) as cluster:
+@each_way
+async def test_a_leader_that_starts_late_finds_another_one_and_follows(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with process_cluster(tmp_path, deciders=deciders) as cluster:
         async with traffic(cluster.url, "orders", producers=2) as flow:
             await flow.progress(100)
         await flow.check_replicas(cluster.data_dirs, 3)
@@ -53,8 +56,11 @@ async def test_a_leader_that_starts_late_finds_another_one_and_follows(tmp_path:
         await flow.check_replicas(cluster.data_dirs, 3)
 
 
-async def test_a_leader_that_starts_first_does_not_wait_for_its_followers(tmp_path: Path) -> None:
-    async with process_cluster(tmp_path) as cluster:
+@pytest.mark.parametrize("deciders", [Deciders.ONE_REGISTER, Deciders.THREE_REGISTERS])
+async def test_a_leader_that_starts_first_does_not_wait_for_its_followers(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with process_cluster(tmp_path, deciders=deciders) as cluster:
         async with traffic(cluster.url, "orders", producers=2) as flow:
             await flow.progress(100)
         leader = await cluster.leader("orders")

@@ -9,9 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 import octopi
@@ -20,7 +22,21 @@ from harness.processes import NodeProcess, NodeProcesses, node_processes
 from octopi.environment import Trace
 from tests.kit.cluster import Cluster, Node, running_cluster
 from tests.kit.disk import MemoryDisk
-from tests.kit.replicas import DataDirectory
+from tests.kit.register_processes import three_registers
+from tests.kit.replicas import DataDirectory, Servers
+from tests.kit.ring_processes import start_ring
+
+
+class Deciders(StrEnum):
+    """Who decides which broker leads what."""
+
+    ONE_REGISTER = "one register"
+    THREE_REGISTERS = "three registers"
+    BROKERS = "brokers"
+
+
+each_way = pytest.mark.parametrize("deciders", list(Deciders), ids=str)
+"""Has a test run once with each."""
 
 LEADER_S = 20.0
 """A partition has a leader sooner than this, if it can have one."""
@@ -33,8 +49,8 @@ class NamedBrokers(ABC):
 
     @property
     @abstractmethod
-    def url(self) -> str:
-        """The register's address."""
+    def url(self) -> Servers:
+        """The addresses of who decides: what clients need."""
 
     @abstractmethod
     def data_dir(self, name: str) -> Path:
@@ -110,18 +126,26 @@ class ProcessCluster(NamedBrokers):
     """Real processes."""
 
     def __init__(
-        self, nodes: NodeProcesses, register: NodeProcess, *, on_machines: bool = False
+        self, nodes: NodeProcesses, registers: list[NodeProcess], *, on_machines: bool = False
     ) -> None:
-        """*on_machines*: each broker is on a machine of its own."""
-        self.register = register
+        """*registers*: none in a cluster whose brokers decide.  *on_machines*: each broker is on a
+        machine of its own."""
+        self.registers = registers
         self._on_machines = on_machines
         self.brokers: dict[str, NodeProcess] = {}
         self.names = []
         self._nodes = nodes
 
     @property
-    def url(self) -> str:
-        return self.register.url
+    def register(self) -> NodeProcess:
+        """The register, of which there is one."""
+        (register,) = self.registers
+        return register
+
+    @property
+    def url(self) -> Servers:
+        urls = [one.url for one in self.registers or self.brokers.values()]
+        return urls[0] if len(urls) == 1 else urls
 
     def data_dir(self, name: str) -> Path:
         return self.brokers[name].data_dir
@@ -132,6 +156,7 @@ class ProcessCluster(NamedBrokers):
     def add(self, count: int) -> list[NodeProcess]:
         """Describe further brokers, not started yet."""
         added = []
+        registers = ",".join(one.url for one in self.registers)
         for _ in range(count):
             name = f"broker-{len(self.names) + 1}"
             self.names.append(name)
@@ -140,7 +165,7 @@ class ProcessCluster(NamedBrokers):
                 name,
                 "broker",
                 "--register",
-                self.url,
+                registers,
                 machine=machine if self._on_machines else None,
             )
             added.append(self.brokers[name])
@@ -155,16 +180,29 @@ class ProcessCluster(NamedBrokers):
 
 @asynccontextmanager
 async def process_cluster(
-    directory: Path, brokers: int = 3, *, on_machines: bool = False
+    directory: Path,
+    brokers: int = 3,
+    *,
+    deciders: Deciders = Deciders.ONE_REGISTER,
+    on_machines: bool = False,
 ) -> AsyncIterator[ProcessCluster]:
-    """A register and *brokers* brokers that have joined it, as processes; *on_machines*: each on
-    one whose power and disk may fail (`harness.machines`)."""
+    """*brokers* brokers and who decides for them, as processes; *on_machines*: with one register,
+    each on one whose power and disk may fail (`harness.machines`)."""
     with node_processes(directory) as nodes:
-        machine = Machine(directory / "register.machine") if on_machines else None
-        register = nodes.node("register", "register", "--gather", "0", machine=machine)
-        await trio.to_thread.run_sync(register.start)
-        cluster = ProcessCluster(nodes, register, on_machines=on_machines)
-        await start_together(cluster.add(brokers))
+        if deciders is Deciders.BROKERS:
+            cluster = ProcessCluster(nodes, [])
+            for one in await trio.to_thread.run_sync(start_ring, nodes, brokers, "broker"):
+                cluster.names.append(one.name)
+                cluster.brokers[one.name] = one
+        else:
+            if deciders is Deciders.THREE_REGISTERS:
+                registers = await trio.to_thread.run_sync(three_registers, nodes)
+            else:
+                machine = Machine(directory / "register.machine") if on_machines else None
+                register = nodes.node("register", "register", "--gather", "0", machine=machine)
+                registers = [await trio.to_thread.run_sync(register.start)]
+            cluster = ProcessCluster(nodes, registers, on_machines=on_machines)
+            await start_together(cluster.add(brokers))
         yield cluster
 
 

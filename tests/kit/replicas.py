@@ -6,8 +6,9 @@ What is compared then are the files, not what brokers say of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import attrs
 import trio
@@ -17,6 +18,9 @@ from octopi.errors import OctopiError
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.record import Message, decode
 from tests.kit.disk import MemoryDisk
+
+Servers: TypeAlias = str | Sequence[str]
+"""The addresses of nodes, as clients are given them."""
 
 REST_S = 30.0
 """A cluster that nobody disturbs is at rest much sooner."""
@@ -49,7 +53,7 @@ class DataDirectory:
         return {path: content for path, content in files.items() if path.parent == directory}
 
 
-async def at_rest(url: str, topic: str, replica_count: int) -> list[octopi.BrokerLog]:
+async def at_rest(url: Servers, topic: str, replica_count: int) -> list[octopi.BrokerLog]:
     """Wait until *replica_count* brokers serve each log of *topic*, all in sync, with the same
     end, and all of it committed; return the logs as they are then."""
     logs: list[octopi.BrokerLog] = []
@@ -83,7 +87,7 @@ def _rests(place: octopi.PartitionInfo, logs: list[octopi.BrokerLog], replica_co
 
 
 async def identical(
-    url: str, topic: str, data_dirs: Iterable[DataDirectory], replica_count: int
+    url: Servers, topic: str, data_dirs: Iterable[DataDirectory], replica_count: int
 ) -> dict[int, list[Message]]:
     """Wait for rest, compare the files of all replicas byte by byte; return what they hold, by
     partition."""

@@ -157,7 +157,6 @@ class Traffic:
 
     async def check_replicas(self, data_dirs: Iterable[DataDirectory], replica_count: int) -> None:
         """Check that the files of all replicas hold those messages."""
-        assert isinstance(self.url, str)
         held = await identical(self.url, self.topic, data_dirs, replica_count)
         self._compare([message for partition in sorted(held) for message in held[partition]])
 

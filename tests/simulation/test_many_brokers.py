@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from octopi.simulation.faults.actions import AtTime, Kill
+from octopi.simulation.faults.actions import AtTime, InjectedFault, Kill
 from octopi.simulation.invariants.oracle import Oracle
-from sim.run.plan import InjectedFault, Plan, WorkloadOptions
+from sim.run.plan import Plan, WorkloadOptions
 from sim.run.simulation import simulate
 
 BROKERS: Final = 50
