@@ -13,6 +13,7 @@ from octopi.tracing import steps
 from tests.kit.named_clusters import (
     Deciders,
     each_way,
+    each_with_registers,
     local_cluster,
     process_cluster,
     start_together,
@@ -25,8 +26,11 @@ and may lag for another."""
 
 
 @pytest.mark.process
-async def test_a_broker_that_comes_back_is_listed_and_in_sync_again(tmp_path: Path) -> None:
-    async with process_cluster(tmp_path) as cluster:
+@each_way
+async def test_a_broker_that_comes_back_is_listed_and_in_sync_again(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with process_cluster(tmp_path, deciders=deciders) as cluster:
         async with traffic(cluster.url, "orders") as flow:
             await flow.progress(50)
             away = (await cluster.followers("orders"))[0]
@@ -44,8 +48,9 @@ async def test_a_broker_that_comes_back_is_listed_and_in_sync_again(tmp_path: Pa
 
 
 @pytest.mark.parametrize("brokers", [2, 3])
+@each_way
 async def test_a_follower_that_was_away_fetches_only_what_it_misses(
-    tmp_path: Path, brokers: int
+    tmp_path: Path, brokers: int, deciders: Deciders
 ) -> None:
     """Early failure: it dies while producers go on, and comes back while they do."""
     fetched: list[tuple[int, int]] = []
@@ -54,7 +59,7 @@ async def test_a_follower_that_was_away_fetches_only_what_it_misses(
         if isinstance(step, steps.P3Replicated):
             fetched.append((step.offset, step.end))
 
-    async with local_cluster(tmp_path, brokers) as cluster:
+    async with local_cluster(tmp_path, brokers, deciders=deciders) as cluster:
         async with traffic(cluster.url, "orders", producers=2) as flow:
             await flow.progress(200)
             away = (await cluster.followers("orders"))[0]
@@ -72,8 +77,11 @@ async def test_a_follower_that_was_away_fetches_only_what_it_misses(
         assert starts == (len(had), *ends[:-1]), "from where it ended, each byte once"
 
 
-async def test_a_follower_catches_up_while_nobody_produces(tmp_path: Path) -> None:
-    async with local_cluster(tmp_path) as cluster:
+@each_way
+async def test_a_follower_catches_up_while_nobody_produces(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with local_cluster(tmp_path, deciders=deciders) as cluster:
         away = ""
         async with traffic(cluster.url, "orders") as flow:
             await flow.progress(50)
@@ -85,8 +93,9 @@ async def test_a_follower_catches_up_while_nobody_produces(tmp_path: Path) -> No
 
 
 @pytest.mark.process
-async def test_all_followers_restart_and_catch_up(tmp_path: Path) -> None:
-    async with process_cluster(tmp_path) as cluster:
+@each_with_registers
+async def test_all_followers_restart_and_catch_up(tmp_path: Path, deciders: Deciders) -> None:
+    async with process_cluster(tmp_path, deciders=deciders) as cluster:
         async with traffic(cluster.url, "orders", producers=2, consumers=2) as flow:
             await flow.progress(100)
             followers = await cluster.followers("orders")

@@ -74,10 +74,11 @@ async def test_of_two_brokers_the_follower_becomes_the_one_leader_of_a_new_epoch
         await kill_leader_after_leader(cluster, "orders", times=3)
 
 
+@each_way
 async def test_of_many_brokers_one_follower_becomes_the_one_leader_of_a_new_epoch(
-    tmp_path: Path,
+    tmp_path: Path, deciders: Deciders
 ) -> None:
-    async with local_cluster(tmp_path, brokers=5) as cluster:
+    async with local_cluster(tmp_path, brokers=5, deciders=deciders) as cluster:
         await kill_leader_after_leader(cluster, "orders", times=3)
 
 

@@ -3,17 +3,18 @@
 from pathlib import Path
 
 import octopi
-from tests.kit.named_clusters import local_cluster
+from tests.kit.named_clusters import Deciders, each_way, local_cluster
 from tests.kit.replicas import at_rest
 from tests.kit.traffic import traffic
 
 SEGMENT_BYTES = 4096
 
 
+@each_way
 async def test_many_messages_split_a_log_into_segments_that_are_one_log_together(
-    tmp_path: Path,
+    tmp_path: Path, deciders: Deciders
 ) -> None:
-    async with local_cluster(tmp_path) as cluster:
+    async with local_cluster(tmp_path, deciders=deciders) as cluster:
         async with octopi.connect(cluster.url) as client:
             await client.create_topic("orders", segment_bytes=SEGMENT_BYTES)
         async with traffic(cluster.url, "orders", producers=3, consumers=2) as flow:
@@ -37,8 +38,9 @@ async def test_many_messages_split_a_log_into_segments_that_are_one_log_together
                 assert all(size <= SEGMENT_BYTES for size in sizes)
 
 
-async def test_topics_are_added_while_messages_flow(tmp_path: Path) -> None:
-    async with local_cluster(tmp_path) as cluster:
+@each_way
+async def test_topics_are_added_while_messages_flow(tmp_path: Path, deciders: Deciders) -> None:
+    async with local_cluster(tmp_path, deciders=deciders) as cluster:
         async with traffic(cluster.url, "orders", producers=2) as flow:
             for number in range(6):
                 # Producers make the topics that they write to.
@@ -52,8 +54,9 @@ async def test_topics_are_added_while_messages_flow(tmp_path: Path) -> None:
         assert names == ["orders", *(f"topic-{number}" for number in range(6))]
 
 
-async def test_partitions_are_added_while_messages_flow(tmp_path: Path) -> None:
-    async with local_cluster(tmp_path) as cluster:
+@each_way
+async def test_partitions_are_added_while_messages_flow(tmp_path: Path, deciders: Deciders) -> None:
+    async with local_cluster(tmp_path, deciders=deciders) as cluster:
         async with traffic(cluster.url, "orders", producers=2, partitions=4) as flow:
             await flow.progress(50)
             async with octopi.connect(cluster.url) as client:

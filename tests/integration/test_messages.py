@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import octopi
-from tests.kit.named_clusters import NamedBrokers, local_cluster
+from tests.kit.named_clusters import Deciders, NamedBrokers, each_way, local_cluster
 from tests.kit.replicas import identical, same
 from tests.kit.traffic import Producing, traffic
 
@@ -20,17 +20,21 @@ async def send(cluster: NamedBrokers, topic: str, *names: str, turns: int = 1) -
     return producing
 
 
+@each_way
 async def test_one_producer_one_consumer_and_one_broker_see_the_same_messages(
-    tmp_path: Path,
+    tmp_path: Path, deciders: Deciders
 ) -> None:
-    async with local_cluster(tmp_path, brokers=1) as cluster:
+    async with local_cluster(tmp_path, brokers=1, deciders=deciders) as cluster:
         async with traffic(cluster.url, "orders") as flow:
             await flow.progress(200)
         await flow.check_replicas(cluster.data_dirs, replica_count=1)
 
 
-async def test_a_leader_without_followers_stores_what_it_acknowledges(tmp_path: Path) -> None:
-    async with local_cluster(tmp_path, brokers=1) as cluster:
+@each_way
+async def test_a_leader_without_followers_stores_what_it_acknowledges(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with local_cluster(tmp_path, brokers=1, deciders=deciders) as cluster:
         await cluster.create("orders")
         (sent,) = await send(cluster, "orders", "alice", turns=5)
         partition = sent.receipts[0].partition
@@ -40,25 +44,32 @@ async def test_a_leader_without_followers_stores_what_it_acknowledges(tmp_path: 
 
 
 @pytest.mark.parametrize("brokers", [2, 3])
-async def test_followers_store_what_the_leader_stores(tmp_path: Path, brokers: int) -> None:
-    async with local_cluster(tmp_path, brokers) as cluster:
+@each_way
+async def test_followers_store_what_the_leader_stores(
+    tmp_path: Path, brokers: int, deciders: Deciders
+) -> None:
+    async with local_cluster(tmp_path, brokers, deciders=deciders) as cluster:
         await cluster.create("orders")
         (sent,) = await send(cluster, "orders", "alice", turns=5)
         ((held),) = (await identical(cluster.url, "orders", cluster.data_dirs, brokers)).values()
         assert [one.value for one in held] == [sent.value(number) for number in range(40)]
 
 
-async def test_many_producers_many_consumers_and_many_brokers_agree(tmp_path: Path) -> None:
-    async with local_cluster(tmp_path, brokers=4) as cluster:
+@each_way
+async def test_many_producers_many_consumers_and_many_brokers_agree(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with local_cluster(tmp_path, brokers=4, deciders=deciders) as cluster:
         async with traffic(cluster.url, "orders", producers=4, consumers=4, partitions=4) as flow:
             await flow.progress(400)
         await flow.check_replicas(cluster.data_dirs, replica_count=3)
 
 
+@each_way
 async def test_alternating_producers_are_stored_in_the_order_of_their_turns(
-    tmp_path: Path,
+    tmp_path: Path, deciders: Deciders
 ) -> None:
-    async with local_cluster(tmp_path) as cluster:
+    async with local_cluster(tmp_path, deciders=deciders) as cluster:
         await cluster.create("orders")
         alice, bob = await send(cluster, "orders", "alice", "bob", turns=4)
         (held,) = (await identical(cluster.url, "orders", cluster.data_dirs, 3)).values()
@@ -68,15 +79,21 @@ async def test_alternating_producers_are_stored_in_the_order_of_their_turns(
         ]
 
 
-async def test_concurrent_producers_each_keep_their_order(tmp_path: Path) -> None:
-    async with local_cluster(tmp_path) as cluster:
+@each_way
+async def test_concurrent_producers_each_keep_their_order(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with local_cluster(tmp_path, deciders=deciders) as cluster:
         async with traffic(cluster.url, "orders", producers=5) as flow:
             await flow.progress(300)
         await flow.check_replicas(cluster.data_dirs, replica_count=3)
 
 
-async def test_topics_written_one_after_another_stay_apart(tmp_path: Path) -> None:
-    async with local_cluster(tmp_path) as cluster:
+@each_way
+async def test_topics_written_one_after_another_stay_apart(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with local_cluster(tmp_path, deciders=deciders) as cluster:
         topics = ["orders", "clicks", "visits"]
         sent = {}
         for topic in topics:
@@ -87,8 +104,11 @@ async def test_topics_written_one_after_another_stay_apart(tmp_path: Path) -> No
             assert [one.value for one in held] == [sent[topic].value(n) for n in range(24)]
 
 
-async def test_topics_written_at_the_same_time_stay_apart(tmp_path: Path) -> None:
-    async with local_cluster(tmp_path) as cluster:
+@each_way
+async def test_topics_written_at_the_same_time_stay_apart(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with local_cluster(tmp_path, deciders=deciders) as cluster:
         async with (
             traffic(cluster.url, "orders", producers=2) as orders,
             traffic(cluster.url, "clicks", producers=2, partitions=3) as clicks,
@@ -100,8 +120,11 @@ async def test_topics_written_at_the_same_time_stay_apart(tmp_path: Path) -> Non
             await flow.check_replicas(cluster.data_dirs, replica_count=3)
 
 
-async def test_consumers_that_leave_and_come_back_go_on_where_they_were(tmp_path: Path) -> None:
-    async with local_cluster(tmp_path) as cluster:
+@each_way
+async def test_consumers_that_leave_and_come_back_go_on_where_they_were(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with local_cluster(tmp_path, deciders=deciders) as cluster:
         async with traffic(cluster.url, "orders", producers=4, partitions=2) as flow:
             positions: list[octopi.Position | None] = [None] * 3
             seen: list[list[tuple[int, int, int]]] = [[] for _ in positions]

@@ -8,7 +8,7 @@ import trio
 import octopi
 from octopi.errors import Status
 from octopi.wire import messages as m
-from tests.kit.named_clusters import LocalCluster, local_cluster
+from tests.kit.named_clusters import Deciders, LocalCluster, each_way, local_cluster
 from tests.kit.probes import batch, fetch, produce, refusal_of, values
 from tests.kit.replicas import identical
 
@@ -57,10 +57,11 @@ async def test_a_record_that_waits_for_a_replica_is_committed_when_that_replica_
         assert [message.value for message in held] == [b"both", b"one"]
 
 
+@each_way
 async def test_a_leader_that_dies_without_enough_replicas_loses_no_acknowledged_message(
-    tmp_path: Path,
+    tmp_path: Path, deciders: Deciders
 ) -> None:
-    async with local_cluster(tmp_path) as cluster:
+    async with local_cluster(tmp_path, deciders=deciders) as cluster:
         topic = await created(cluster, min_insync=2)
         async with octopi.connect(cluster.url) as client, client.producer() as producer:
             receipt = await producer.send("orders", b"kept")

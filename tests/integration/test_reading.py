@@ -12,7 +12,7 @@ from octopi.identifiers import Offset, PartitionId
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from tests.kit.cluster import Cluster, system_environment
-from tests.kit.named_clusters import local_cluster, process_cluster
+from tests.kit.named_clusters import Deciders, each_way, local_cluster, process_cluster
 from tests.kit.probes import batch, values
 from tests.kit.traffic import traffic
 
@@ -44,8 +44,11 @@ class Reader:
         return self.deliveries[-1].offset + len(self.deliveries[-1].records)
 
 
-async def test_a_follower_serves_consumers_up_to_its_highwater_mark(tmp_path: Path) -> None:
-    async with local_cluster(tmp_path) as cluster:
+@each_way
+async def test_a_follower_serves_consumers_up_to_its_highwater_mark(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with local_cluster(tmp_path, deciders=deciders) as cluster:
         async with traffic(cluster.url, "orders", producers=2) as flow:
             place = await cluster.place("orders")
             follower = cluster.address((await cluster.followers("orders"))[0])
@@ -70,10 +73,14 @@ async def test_a_follower_serves_consumers_up_to_its_highwater_mark(tmp_path: Pa
 
 
 @pytest.mark.process
+@each_way
 async def test_no_replica_gives_out_records_that_a_hung_in_sync_follower_has_not_acknowledged(
-    tmp_path: Path,
+    tmp_path: Path, deciders: Deciders
 ) -> None:
-    async with process_cluster(tmp_path) as cluster, trio.open_nursery() as nursery:
+    async with (
+        process_cluster(tmp_path, deciders=deciders) as cluster,
+        trio.open_nursery() as nursery,
+    ):
         async with octopi.connect(cluster.url) as client:
             # So that the others don't go on without the hung one.
             await client.create_topic("orders", min_insync=3)

@@ -7,7 +7,13 @@ import pytest
 
 import octopi
 from octopi.identifiers import BrokerId
-from tests.kit.named_clusters import LocalCluster, local_cluster
+from tests.kit.named_clusters import (
+    Deciders,
+    LocalCluster,
+    each_way,
+    each_with_registers,
+    local_cluster,
+)
 
 
 async def described(cluster: LocalCluster, topic: str, partitions: int) -> octopi.TopicInfo:
@@ -46,22 +52,29 @@ async def check_tables(cluster: LocalCluster, info: octopi.TopicInfo, partitions
         assert most - min(counts[BrokerId(number)] for number in addresses) <= 1
 
 
-async def test_a_single_broker_registers_and_leads_all_partitions(tmp_path: Path) -> None:
-    async with local_cluster(tmp_path, brokers=1) as cluster:
+@each_with_registers
+async def test_a_single_broker_registers_and_leads_all_partitions(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with local_cluster(tmp_path, brokers=1, deciders=deciders) as cluster:
         await check_tables(cluster, await described(cluster, "orders", 1), 1)
 
 
 @pytest.mark.parametrize("brokers", [2, 3, 5])
-async def test_brokers_register_for_one_partition(tmp_path: Path, brokers: int) -> None:
-    async with local_cluster(tmp_path, brokers) as cluster:
+@each_with_registers
+async def test_brokers_register_for_one_partition(
+    tmp_path: Path, brokers: int, deciders: Deciders
+) -> None:
+    async with local_cluster(tmp_path, brokers, deciders=deciders) as cluster:
         await check_tables(cluster, await described(cluster, "orders", 1), 1)
 
 
 @pytest.mark.parametrize(("brokers", "partitions"), [(2, 4), (3, 8), (5, 7)])
+@each_with_registers
 async def test_brokers_register_for_several_partitions(
-    tmp_path: Path, brokers: int, partitions: int
+    tmp_path: Path, brokers: int, partitions: int, deciders: Deciders
 ) -> None:
-    async with local_cluster(tmp_path, brokers) as cluster:
+    async with local_cluster(tmp_path, brokers, deciders=deciders) as cluster:
         info = await described(cluster, "orders", partitions)
         await check_tables(cluster, info, partitions)
 
@@ -89,8 +102,11 @@ async def test_consumers_are_sent_to_live_in_sync_brokers_spread_evenly(
             assert max(counts.values()) - min(counts.values()) <= 1
 
 
-async def test_no_consumer_is_sent_to_a_broker_that_is_away(tmp_path: Path) -> None:
-    async with local_cluster(tmp_path, brokers=3) as cluster:
+@each_way
+async def test_no_consumer_is_sent_to_a_broker_that_is_away(
+    tmp_path: Path, deciders: Deciders
+) -> None:
+    async with local_cluster(tmp_path, brokers=3, deciders=deciders) as cluster:
         await described(cluster, "orders", 1)
         (away, _) = await cluster.followers("orders")
         address = cluster.address(away)

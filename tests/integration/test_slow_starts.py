@@ -8,7 +8,13 @@ import trio
 import octopi
 from harness.processes import node_processes
 from octopi.errors import NotReadyError
-from tests.kit.named_clusters import Deciders, each_way, process_cluster, start_together
+from tests.kit.named_clusters import (
+    Deciders,
+    each_way,
+    each_with_registers,
+    process_cluster,
+    start_together,
+)
 from tests.kit.replicas import DataDirectory
 from tests.kit.traffic import traffic
 
@@ -56,7 +62,7 @@ async def test_a_leader_that_starts_late_finds_another_one_and_follows(
         await flow.check_replicas(cluster.data_dirs, 3)
 
 
-@pytest.mark.parametrize("deciders", [Deciders.ONE_REGISTER, Deciders.THREE_REGISTERS])
+@each_with_registers
 async def test_a_leader_that_starts_first_does_not_wait_for_its_followers(
     tmp_path: Path, deciders: Deciders
 ) -> None:

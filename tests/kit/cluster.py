@@ -6,7 +6,7 @@ as that can be done inside a process (its files are closed, nothing is flushed o
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from octopi.cli.free_ports import free_port
+from octopi.cli.free_ports import free_port, free_ports
 from octopi.environment import Disk, Environment, Trace
 from octopi.errors import RefusedError
 from octopi.limits import JOURNAL_SNAPSHOT_ENTRIES
@@ -27,6 +27,8 @@ from octopi.operating_system import (
     wants_plain_websocket,
 )
 from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
+from octopi.roles.broker.ring.node import run_ring_broker
+from octopi.roles.broker.ring.options import RingOptions
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.running import run_register
@@ -90,6 +92,9 @@ class Cluster:
         self._nursery = nursery
         self._nodes: list[Node] = []
         self.register = Node("", trio.Event(), trio.CancelScope(), trio.Event())
+        self.addresses: list[str] = []
+        """Those of several registers, or of the founders of a cluster without any; empty: there is
+        one register."""
         self.registers: list[RegisterNode] = []
         """All that were started, the newest last."""
 
@@ -104,6 +109,7 @@ class Cluster:
         trace: Trace | None = None,
         authenticator: Authenticator | None = None,
         secrets: SecretSource = SECRETS,
+        peers: Sequence[str] = (),
         show: Callable[[RegisterNode], None] | None = None,
     ) -> Node:
         """Start a register, which moves nothing by itself unless that is asked for."""
@@ -116,10 +122,44 @@ class Cluster:
             snapshot_entries=snapshot_entries,
             authenticator=authenticator,
             secrets=secrets,
+            peers=tuple(peers),
         )
         show = show or self.registers.append
         self.register = await self._start(partial(run_register, environment, options, show=show))
         return self.register
+
+    async def start_three_registers(self) -> None:
+        """Start three registers that agree."""
+        listens = [f"127.0.0.1:{port}" for port in free_ports(3)]
+        self.addresses = [f"ws://{one}" for one in listens]
+        async with trio.open_nursery() as nursery:
+            for number, listen in enumerate(listens, 1):
+                start = partial(
+                    self.start_register,
+                    listen=listen,
+                    name=f"register-{number}",
+                    peers=self.addresses,
+                )
+                nursery.start_soon(start)
+
+    async def start_founder(
+        self,
+        name: str,
+        *,
+        listen: str,
+        disk: Disk | None = None,
+        trace: Trace | None = None,
+    ) -> Node:
+        """Start a broker of a cluster without a register, whose founders are at `addresses`."""
+        own = NodeDisk()
+        environment = attrs.evolve(self.environment, disk=disk or own, trace=trace)
+        options = RingOptions(
+            listen=listen,
+            data_directory=str(self.directory / name),
+            join=tuple(self.addresses),
+            secrets=SECRETS,
+        )
+        return await self._start(partial(run_ring_broker, environment, options), own)
 
     async def start_broker(
         self,
@@ -136,7 +176,7 @@ class Cluster:
         filled = BrokerOptions(
             listen=str(options.pop("listen", "") or f"127.0.0.1:{free_port()}"),
             data_directory=str(self.directory / name),
-            registers=[self.register.url],
+            registers=self.addresses or [self.register.url],
             secrets=options.pop("secrets", SECRETS),  # type: ignore[arg-type]
             **options,  # type: ignore[arg-type]
         )

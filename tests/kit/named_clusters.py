@@ -19,8 +19,9 @@ import trio
 import octopi
 from harness.machines import Machine
 from harness.processes import NodeProcess, NodeProcesses, node_processes
+from octopi.cli.free_ports import free_ports
 from octopi.environment import Trace
-from tests.kit.cluster import Cluster, Node, running_cluster
+from tests.kit.cluster import Cluster, Node
 from tests.kit.disk import MemoryDisk
 from tests.kit.register_processes import three_registers
 from tests.kit.replicas import DataDirectory, Servers
@@ -37,6 +38,12 @@ class Deciders(StrEnum):
 
 each_way = pytest.mark.parametrize("deciders", list(Deciders), ids=str)
 """Has a test run once with each."""
+
+each_with_registers = pytest.mark.parametrize(
+    "deciders", [Deciders.ONE_REGISTER, Deciders.THREE_REGISTERS], ids=str
+)
+"""The same for what holds only where a register decides: without any a majority of the brokers has
+to be alive, and gives ids and places replicas otherwise."""
 
 LEADER_S = 20.0
 """A partition has a leader sooner than this, if it can have one."""
@@ -217,8 +224,9 @@ async def start_together(nodes: list[NodeProcess]) -> None:
 class LocalCluster(NamedBrokers):
     """Everything in the test's process."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, deciders: Deciders = Deciders.ONE_REGISTER) -> None:
         self.cluster = cluster
+        self._deciders = deciders
         self.names = []
         self._nodes: dict[str, Node] = {}
         self._ids: dict[str, int | None] = {}
@@ -229,8 +237,8 @@ class LocalCluster(NamedBrokers):
         """How brokers run that are started from now on."""
 
     @property
-    def url(self) -> str:
-        return self.cluster.register.url
+    def url(self) -> Servers:
+        return self.cluster.addresses or self.cluster.register.url
 
     def data_dir(self, name: str) -> Path:
         return self.cluster.directory / name
@@ -245,6 +253,25 @@ class LocalCluster(NamedBrokers):
     def node(self, name: str) -> Node:
         """The running broker of that name."""
         return self._nodes[name]
+
+    async def found(self, count: int) -> None:
+        """Start the brokers of a cluster that has no register."""
+        self.names += [f"broker-{number}" for number in range(1, count + 1)]
+        listens = {
+            name: f"127.0.0.1:{port}"
+            for name, port in zip(self.names, free_ports(count), strict=True)
+        }
+        self.cluster.addresses = [f"ws://{one}" for one in listens.values()]
+
+        async def start(name: str) -> None:
+            self.disks[name] = self._ids[name] = None
+            self._nodes[name] = await self.cluster.start_founder(
+                name, listen=listens[name], trace=self.traces.get(name)
+            )
+
+        async with trio.open_nursery() as nursery:
+            for name in self.names:
+                nursery.start_soon(start, name)
 
     async def add(self, disk: MemoryDisk | None = None, broker: int | None = None) -> str:
         """Start one more broker, with the id *broker* if that is given; return its name."""
@@ -266,6 +293,11 @@ class LocalCluster(NamedBrokers):
 
     async def restart(self, name: str) -> None:
         listen = self._nodes[name].url.removeprefix("ws://")
+        if self._deciders is Deciders.BROKERS:
+            self._nodes[name] = await self.cluster.start_founder(
+                name, listen=listen, disk=self.disks[name], trace=self.traces.get(name)
+            )
+            return
         self._nodes[name] = await self.cluster.start_broker(
             name,
             listen=listen,
@@ -277,10 +309,21 @@ class LocalCluster(NamedBrokers):
 
 
 @asynccontextmanager
-async def local_cluster(directory: Path, brokers: int = 3) -> AsyncIterator[LocalCluster]:
-    """A register and *brokers* brokers in this process."""
-    async with running_cluster(directory, brokers=0) as cluster:
-        local = LocalCluster(cluster)
-        for _ in range(brokers):
+async def local_cluster(
+    directory: Path, brokers: int = 3, *, deciders: Deciders = Deciders.ONE_REGISTER
+) -> AsyncIterator[LocalCluster]:
+    """*brokers* brokers, and who decides for them, in this process."""
+    async with trio.open_nursery() as nursery:
+        cluster = Cluster(nursery, directory)
+        local = LocalCluster(cluster, deciders)
+        match deciders:
+            case Deciders.ONE_REGISTER:
+                await cluster.start_register()
+            case Deciders.THREE_REGISTERS:
+                await cluster.start_three_registers()
+            case Deciders.BROKERS:
+                await local.found(brokers)
+        while len(local.names) < brokers:
             await local.add()
         yield local
+        nursery.cancel_scope.cancel()
