@@ -95,6 +95,13 @@ def test_topics_are_kept_through_whatever_broker_and_survive_a_kill(
     assert "orders" in listed.stdout
     produced = program("produce", "orders", "a", "b", "c", "--server", second.url)
     assert produced.exit_code == 0, produced.stderr
+    tree = json.loads(program("status", "--tree", "--json", "--server", third.url).stdout)
+    assert sorted(tree["brokers"]) == ["1", "2", "3"]
+    assert len(tree["topics"]["orders"]["partitions"]) == 3
+    assert (tree["topics"]["orders"]["subscriptions"], tree["topics"]["orders"]["problem"]) == (
+        {},
+        None,
+    )
     first.kill9()
     capfd.readouterr()
     consumed = program("consume", "orders", "-e", "--server", third.url)
