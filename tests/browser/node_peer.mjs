@@ -206,7 +206,10 @@ const DEEDS = {
     for (const [step, ...rest] of steps) {
       if (step === "register") register = rest.length ? rest : null;
       if (step === "unready") register = [];
-      if (step === "redirected") results.push(route.redirected(new OctopiError(rest[0], "", { address: rest[1], epoch: rest[2] })));
+      if (step === "redirected") {
+        const error = new OctopiError(rest[0], "", { address: rest[1], epoch: rest[2] });
+        results.push(route.redirected(error), error.tried ?? null);
+      }
       if (step === "arrived") route.arrived();
       if (step === "find") results.push(await route.find().catch((error) => error.code));
     }

@@ -14,6 +14,7 @@ from octopi.errors import (
     NotLeaderError,
     NotReadyError,
     OctopiError,
+    RedirectLoopError,
     UnreachableError,
 )
 from octopi.identifiers import BrokerId, PartitionId, TopicName
@@ -75,6 +76,8 @@ async def run(steps: list[list[Any]]) -> list[object]:
                 if rest[0] == "not_leader":
                     error = NotLeaderError("", address=rest[1], epoch=rest[2])
                 results.append(route.redirected(error))
+                told = route.reported(error)
+                results.append(list(told.tried) if isinstance(told, RedirectLoopError) else None)
             case "find":
                 try:
                     results.append((await route.find()).address)
@@ -104,4 +107,6 @@ def test_pages_follow_a_redirect_while_the_register_is_away(node: NodePeer) -> N
         ["find"],
         ["redirected", "not_leader", "c", 2],
     ]
-    assert node.ask("route", steps) == ["a", False, "a", False, "b", True, "c", False]
+    told = node.ask("route", steps)
+    assert told[:-1] == ["a", False, None, "a", False, None, "b", True, None, "c", False]
+    assert told[-1] == ["a", "a", "b", "c"], "which name each other"

@@ -335,6 +335,8 @@ export declare class OctopiError extends Error {
   readonly retryable: boolean;
   /** Of `condition_failed`: where the log ends. */
   readonly end?: number | null;
+  /** Of `not_leader` and `no_quorum`, if brokers named each other as the leader until time was over: their addresses, in turn. Of a message: that of `cause`. */
+  readonly tried?: string[];
 }
 
 export interface OctopiEvents {

@@ -153,7 +153,7 @@ export class Cluster {
       }
       const delay = backoff.nextMs();
       if (Date.now() + delay > giveUpAt) {
-        throw new OctopiError(last.code, `given up after ${requestTimeout} ms and ${backoff.attempts} failed attempts; last: ${last.message}`, { cause: last });
+        throw new OctopiError(last.code, `given up after ${requestTimeout} ms and ${backoff.attempts} failed attempts; last: ${last.message}`, { cause: last, ...(last.tried && { tried: last.tried }) });
       }
       await sleep(delay, signal);
     }

@@ -171,8 +171,8 @@ export class LogPublisher {
         continue;
       }
       const delay = backoff.nextMs();
-      if (this.signal.aborted || !canPass || Date.now() + delay > deadline) throw this.#verdict(isMaybeStored, error);
       const isTold = this.#route.redirected(error);
+      if (this.signal.aborted || !canPass || Date.now() + delay > deadline) throw this.#verdict(isMaybeStored, error);
       this.onTrouble(this, error, delay);
       await sleep(isTold ? 0 : delay, this.signal).catch(() => {});
     }

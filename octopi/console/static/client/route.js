@@ -9,6 +9,7 @@
 import { leaderAddress, placeOf } from "./placement.js";
 
 const REDIRECTS_IN_A_ROW_MAX = 2;
+const ADDRESSES_TOLD_MAX = 8;
 
 // `no_quorum`: a relay that hears no majority names another one.
 const REDIRECTS = new Set(["not_leader", "no_quorum"]);
@@ -23,6 +24,7 @@ export class Route {
   #brokers = []; // asked in turn while the register is away
   #address = ""; // the one that was tried last
   #leads = false; // whether the broker there took what it was sent
+  #asked = []; // the addresses that were tried since a leader was found, the last ones
 
   constructor(cluster, topic, partition, { create = false } = {}) {
     this.#cluster = cluster;
@@ -31,7 +33,8 @@ export class Route {
     this.create = create;
   }
 
-  // A broker failed or refused with *error*: whether that says where to go next.
+  // A broker failed or refused with *error*: whether that says where to go next.  If it leads in
+  // circles, *error* gets the addresses that were tried, as `tried`.
   redirected(error) {
     this.#told = "";
     this.#leads = false;
@@ -39,7 +42,10 @@ export class Route {
     const epoch = error.epoch ?? this.#epoch;
     if (epoch < this.#epoch) return false;
     this.#note(epoch);
-    if (this.#inARow >= REDIRECTS_IN_A_ROW_MAX || this.#tried.has(error.address)) return false;
+    if (this.#inARow >= REDIRECTS_IN_A_ROW_MAX || this.#tried.has(error.address)) {
+      error.tried = [...this.#asked];
+      return false;
+    }
     this.#inARow++;
     this.#told = error.address;
     return true;
@@ -49,7 +55,10 @@ export class Route {
   takeTold() {
     const address = this.#told;
     this.#told = "";
-    if (address) this.#tried.add(address);
+    if (address) {
+      this.#tried.add(address);
+      this.#ask(address);
+    }
     return address;
   }
 
@@ -64,6 +73,7 @@ export class Route {
   arrived() {
     this.#inARow = 0;
     this.#leads = true;
+    this.#asked = [];
   }
 
   // The address to try next: one attempt.
@@ -82,13 +92,18 @@ export class Route {
       if (!this.#brokers.length) this.#brokers = this.#cluster.brokers(this.topic, this.partition);
       if (!this.#brokers.length) throw error;
       this.#brokers.push(this.#brokers.shift());
-      return this.#brokers.at(-1);
+      return this.#ask(this.#brokers.at(-1));
     }
     this.#info = info;
     this.#brokers = [];
     this.lookedUp(placeOf(info, this.partition).epoch);
     const address = leaderAddress(info, this.partition);
     this.#tried.add(address);
+    return this.#ask(address);
+  }
+
+  #ask(address) {
+    this.#asked = [...this.#asked, address].slice(-ADDRESSES_TOLD_MAX);
     return address;
   }
 
