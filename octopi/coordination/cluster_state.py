@@ -118,7 +118,7 @@ class ClusterState:
         """The smallest `min_insync` of the topics on *partition*, 1 if it has no topic."""
         topics = self._topics.values()
         options = (
-            one.options for one in topics if partition in one.partitions and not one.is_relay
+            one.options for one in topics if partition in one.log_partitions and not one.is_relay
         )
         return min((one.min_insync for one in options), default=1)
 
@@ -162,7 +162,7 @@ class ClusterState:
         return [
             self._topics[name]
             for name in self._names
-            if not partitions.isdisjoint(self._topics[name].partitions)
+            if not partitions.isdisjoint(self._topics[name].log_partitions)
             and not self._topics[name].is_relay
         ]
 
@@ -325,7 +325,7 @@ class ClusterState:
         for record in self._topics.values():
             assert record.partitions
             known = self.relay_sets if record.is_relay else self.partitions
-            assert all(partition in known for partition in record.partitions)
+            assert all(partition in known for partition in record.log_partitions)
 
 
 def _ancestors(topic: TopicRecord) -> list[str]:

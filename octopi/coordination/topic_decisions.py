@@ -128,7 +128,7 @@ class TopicDecisions:
         if self._circle is None or self._circle.partition_count != total:
             self._circle = HashCircle(total)
         chosen = chosen_partitions(checked, partition_count, partitions, self._circle)
-        entries: list[Entry] = [PartitionDecided(record) for record in self._place(chosen)]
+        entries: list[Entry] = [PartitionDecided(record) for record in self.place(chosen)]
         deleted = [one for one, removal in self._state.removals.items() if removal.topic == checked]
         replaced = deleted[-REPLACED_TOPICS_MAX:]
         topic = TopicRecord(checked, topic_id, chosen, options, replaces=replaced, stream=stream)
@@ -190,7 +190,7 @@ class TopicDecisions:
             )
         return wanted
 
-    def _place(self, partitions: list[PartitionId]) -> list[PartitionRecord]:
+    def place(self, partitions: list[PartitionId]) -> list[PartitionRecord]:
         """Records for those of *partitions* that have none, spread evenly over live brokers."""
         for partition in partitions:
             record = self._state.partitions.get(partition)
@@ -259,7 +259,7 @@ class TopicDecisions:
         return TopicAlterationDecision(topic, [TopicAltered(topic)])
 
     def _check_min_insync(self, topic: TopicRecord, count: int) -> None:
-        for partition in topic.partitions:
+        for partition in topic.log_partitions:
             replicas = self._state.partitions[partition].replicas
             if len(replicas) < count:
                 raise RefusedError(
@@ -300,7 +300,7 @@ class TopicDecisions:
     def _deletion(self, record: TopicRecord) -> TopicDeletionDecision:
         brokers = {
             broker
-            for partition in record.partitions
+            for partition in record.log_partitions
             for broker in (
                 self._state.relay_sets[partition].members
                 if record.is_relay

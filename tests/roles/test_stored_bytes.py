@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from octopi.coordination import journal_entries as e
+from octopi.generation_record import Generation
 from octopi.model import (
     PartitionRecord,
     RegisterGeneration,
@@ -66,6 +67,16 @@ RELAYED = TopicRecord(
     TopicOptions(buffer_bytes=1 << 20, buffer_count=50, buffer_age_ms=60),
     kind="relay",
 )
+GROWN = attrs.evolve(
+    TOPIC,
+    generation=7,
+    version=3,
+    generations=[
+        Generation(1, [0], "in_force", [70]),
+        Generation(2, [0, 2], "in_force"),
+        Generation(3, [0, 2, 5], "sealing"),
+    ],
+)
 RELAYS = RelaySetRecord(2, 3, [4, 5, 6], in_force=True, size=3)
 RELAYS_FIELDS = {"partition": 2, "version": 3, "members": [4, 5, 6], "in_force": True, "size": 3}
 PARTITION_FIELDS = {
@@ -119,6 +130,22 @@ ENTRIES: list[tuple[e.Entry, dict[str, Any]]] = [
         e.TopicAltered(attrs.evolve(TOPIC, generation=7, version=2)),
         {
             "record": {**TOPIC_FIELDS, "generation": 7, "version": 2},
+            "entry": "TopicAltered",
+        },
+    ),
+    (
+        e.TopicAltered(GROWN),
+        {
+            "record": {
+                **TOPIC_FIELDS,
+                "generation": 7,
+                "version": 3,
+                "generations": [
+                    {"number": 1, "partitions": [0], "state": "in_force", "sealed": [70]},
+                    {"number": 2, "partitions": [0, 2], "state": "in_force", "sealed": []},
+                    {"number": 3, "partitions": [0, 2, 5], "state": "sealing", "sealed": []},
+                ],
+            },
             "entry": "TopicAltered",
         },
     ),
@@ -261,8 +288,8 @@ def test_the_bytes_of_the_partition_table_of_a_broker_stay_the_same() -> None:
     ("stored", "kept"),
     [
         (
-            topic_fields(attrs.evolve(RELAYED, **OF_STREAMS)),
-            attrs.evolve(RELAYED, **OF_STREAMS),
+            topic_fields(attrs.evolve(RELAYED, **OF_STREAMS, generations=GROWN.generations)),
+            attrs.evolve(RELAYED, **OF_STREAMS, generations=GROWN.generations),
         ),
         (stream_fields(StreamDefinition()), StreamDefinition()),
         (options_fields(RELAYED.options), RELAYED.options),

@@ -268,7 +268,7 @@ class Member:
         partitions = self._controller.state.partitions
         return [
             partitions[number]
-            for number in sorted({one for record in records for one in record.partitions})
+            for number in sorted({one for record in records for one in record.log_partitions})
             if number not in self._hosts and self.broker in partitions[number].replicas
         ]
 
