@@ -623,6 +623,10 @@ SEALS_PER_PARTITION_MAX: Final = 5_000
 """Logs of a partition that are sealed for another generation of their topic, or ever were.  Seals
 are never forgotten, and half of `PRODUCERS_PER_LOG_MAX` is left for fences."""
 
+SEAL_S: Final = 5.0
+"""How long a leader waits until the seal of a log and all that the log holds are committed; then it
+refuses the order, which is repeated."""
+
 SEAL_RETRY_S: Final = 0.25
 """Interval in which a register orders a log to be sealed again whose leader did not confirm."""
 

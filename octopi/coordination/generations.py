@@ -213,7 +213,8 @@ class Growth:
         self.state = GenerationState(generation.state)
         self.deadline = now + GROW_TIMEOUT_S
         """When it is cancelled (monotonic, s)."""
-        self._logs = tuple(in_force(topic).partitions)
+        self.logs = tuple(in_force(topic).partitions)
+        """The partitions whose logs are sealed."""
         self._epochs: dict[PartitionId, Epoch] = {}
         self._sealed: dict[PartitionId, SealedLog] = {}
         self._ordered: dict[PartitionId, Epoch] = {}
@@ -233,7 +234,7 @@ class Growth:
         if state != GenerationState.SEALING:
             return []
         effects: list[GrowthEffect] = []
-        for one in self._logs:
+        for one in self.logs:
             effects += self.decided(partitions[one])
         return effects
 
@@ -246,7 +247,7 @@ class Growth:
     def decided(self, record: PartitionRecord) -> list[GrowthEffect]:
         """A partition has this *record* now.  An end of an older epoch counts no more."""
         partition, epoch = PartitionId(record.partition), Epoch(record.epoch)
-        if self.state != GenerationState.SEALING or partition not in self._logs:
+        if self.state != GenerationState.SEALING or partition not in self.logs:
             return []
         if self._epochs.get(partition) == epoch:
             return []
@@ -262,7 +263,7 @@ class Growth:
             return []  # a leader that was replaced: the present one is asked, too
         self._retry_at.pop(partition, None)
         self._sealed[partition] = log
-        if self._is_decided or self._sealed.keys() != set(self._logs):
+        if self._is_decided or self._sealed.keys() != set(self.logs):
             return []
         return self._advance(Advance(GenerationState.IN_FORCE, dict(self._sealed)))
 

@@ -59,6 +59,13 @@ GROWN = TopicRecord(
 )
 
 
+def seal_of(topic_id: TopicId, internal: LogState) -> GenerationSeal:
+    """The seal of the log of a topic, which has one."""
+    seal = GenerationSeal.of(topic_id, internal)
+    assert seal is not None
+    return seal
+
+
 def batch(first: int, count: int = 1, epoch: int = 0) -> bytes:
     """Records of `PRODUCER`."""
     builder = BatchBuilder()
@@ -242,7 +249,7 @@ def test_a_follower_that_begins_behind_a_seal_is_told_of_it() -> None:
     empty = Followed(PARTITION, Epoch(1), 1, 1, SUBSCRIPTIONS_LOG, Offset(0), Offset(0))
     follower = LogState.empty()
     follower.restart(internal.end, PriorState.told(internal.past(internal.end).tell(empty)))
-    assert GenerationSeal.of(TOPIC, follower).number == 5
+    assert seal_of(TOPIC, follower).number == 5
 
 
 def run(producer: ProducerId, epoch: int) -> Run:
@@ -269,8 +276,13 @@ def test_a_partition_has_room_for_a_bounded_number_of_seals() -> None:
     for one in range(SEALS_PER_PARTITION_MAX):
         sealed = run(seal_id(seal_key(TopicId(f"{one:016x}"))), 2)
         internal.sequences.record(sealed, Offset(one))
-    assert GenerationSeal.of(TopicId("0" * 16), internal).has_room
-    assert not GenerationSeal.of(TopicId("f" * 16), internal).has_room
+    assert seal_of(TopicId("0" * 16), internal).has_room
+    assert not seal_of(TopicId("f" * 16), internal).has_room
+
+
+def test_a_log_whose_topic_has_no_proper_id_is_led_and_never_sealed() -> None:
+    """An earlier register took such topics from brokers without a check."""
+    assert GenerationSeal.of(TopicId("../x"), LogState.empty()) is None
 
 
 def test_no_client_writes_with_the_id_of_a_seal() -> None:

@@ -23,6 +23,7 @@ from octopi.roles.register.departures import Departures
 from octopi.roles.register.election_driver import ElectionDriver
 from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.gathering import Gathering
+from octopi.roles.register.generations import Generations
 from octopi.roles.register.hand_overs import HandOvers
 from octopi.roles.register.handing_over import HandingOver
 from octopi.roles.register.leader_requests import LeaderRequests
@@ -142,6 +143,10 @@ class RegisterNode:
             self.members,
             self.relay_sets,
             tasks,
+        )
+
+        self.generations = Generations(
+            environment, self.controller, self.decisions, self.gathering, self.members, tasks
         )
 
     @property
