@@ -158,13 +158,13 @@ def _with_newest(topic: TopicRecord, state: GenerationState) -> TopicRecord:
 
 @attrs.frozen
 class MakeLogs:
-    """Have brokers make the logs of the generation; then call `Growth.logs_made`."""
+    """Have brokers make the logs of the generation; then call `GenerationChange.logs_made`."""
 
 
 @attrs.frozen
 class OrderSeal:
-    """Have the leader of a partition seal its log; then call `Growth.sealed` or
-    `Growth.not_sealed`."""
+    """Have the leader of a partition seal its log; then call `GenerationChange.sealed` or
+    `GenerationChange.not_sealed`."""
 
     partition: PartitionId
     epoch: Epoch
@@ -173,8 +173,8 @@ class OrderSeal:
 
 @attrs.frozen
 class Advance:
-    """Decide that the generation is in another state now; then call `Growth.begin` or forget this
-    growth."""
+    """Decide that the generation is in another state now; then call `GenerationChange.begin`, or
+    forget this change."""
 
     state: GenerationState
     ends: Mapping[PartitionId, SealedLog] = attrs.field(factory=dict)
@@ -191,10 +191,10 @@ class SealedLog:
     """All before it is committed, and nothing of the sealed generation comes behind it."""
 
 
-GrowthEffect = MakeLogs | OrderSeal | Advance
+GenerationEffect = MakeLogs | OrderSeal | Advance
 
 
-class Growth:
+class GenerationChange:
     """Brings one generation of one topic into force, at the register that is active.
 
     Events are method calls, which return effects.  Nothing in here is stored: another register, or
@@ -225,7 +225,7 @@ class Growth:
 
     def begin(
         self, state: GenerationState, partitions: Mapping[PartitionId, PartitionRecord]
-    ) -> list[GrowthEffect]:
+    ) -> list[GenerationEffect]:
         """The generation is in *state* by the journal, and *partitions* are the records in force:
         at first, and after an `Advance`."""
         self.state, self._is_decided = state, False
@@ -233,18 +233,18 @@ class Growth:
             return [MakeLogs()]
         if state != GenerationState.SEALING:
             return []
-        effects: list[GrowthEffect] = []
+        effects: list[GenerationEffect] = []
         for one in self.logs:
             effects += self.decided(partitions[one])
         return effects
 
-    def logs_made(self) -> list[GrowthEffect]:
+    def logs_made(self) -> list[GenerationEffect]:
         """Brokers have all logs of the generation."""
         if self.state != GenerationState.PROPOSED or self._is_decided:
             return []
         return self._advance(Advance(GenerationState.SEALING))
 
-    def decided(self, record: PartitionRecord) -> list[GrowthEffect]:
+    def decided(self, record: PartitionRecord) -> list[GenerationEffect]:
         """A partition has this *record* now.  An end of an older epoch counts no more."""
         partition, epoch = PartitionId(record.partition), Epoch(record.epoch)
         if self.state != GenerationState.SEALING or partition not in self.logs:
@@ -255,7 +255,7 @@ class Growth:
         self._sealed.pop(partition, None)
         return self._order(partition)
 
-    def sealed(self, partition: PartitionId, log: SealedLog) -> list[GrowthEffect]:
+    def sealed(self, partition: PartitionId, log: SealedLog) -> list[GenerationEffect]:
         """The leader has sealed the log of *partition*, and reports this."""
         if self._ordered.get(partition) == log.epoch:
             del self._ordered[partition]
@@ -267,21 +267,23 @@ class Growth:
             return []
         return self._advance(Advance(GenerationState.IN_FORCE, dict(self._sealed)))
 
-    def not_sealed(self, partition: PartitionId, epoch: Epoch, now: float) -> list[GrowthEffect]:
+    def not_sealed(
+        self, partition: PartitionId, epoch: Epoch, now: float
+    ) -> list[GenerationEffect]:
         """The order for *partition* in *epoch* was not carried out, or has no answer."""
         if self._ordered.get(partition) == epoch:
             del self._ordered[partition]
             self._retry_at[partition] = now + SEAL_RETRY_S
         return []
 
-    def look(self, now: float) -> list[GrowthEffect]:
+    def look(self, now: float) -> list[GenerationEffect]:
         """It is *now*: order again what was not carried out, or give up.  Call this at `next_look`,
         or some time after that."""
         if self._is_decided:
             return []
         if now >= self.deadline:
             return self._advance(Advance(GenerationState.CANCELLED))
-        effects: list[GrowthEffect] = []
+        effects: list[GenerationEffect] = []
         for partition in [one for one, at in self._retry_at.items() if at <= now]:
             effects += self._order(partition)
         return effects
@@ -291,7 +293,7 @@ class Growth:
         """When to call `look` (monotonic, s)."""
         return min([self.deadline, *self._retry_at.values()])
 
-    def _order(self, partition: PartitionId) -> list[GrowthEffect]:
+    def _order(self, partition: PartitionId) -> list[GenerationEffect]:
         self._retry_at.pop(partition, None)
         epoch = self._epochs[partition]
         if partition in self._sealed or self._ordered.get(partition) == epoch:
@@ -299,7 +301,7 @@ class Growth:
         self._ordered[partition] = epoch
         return [OrderSeal(partition, epoch)]
 
-    def _advance(self, effect: Advance) -> list[GrowthEffect]:
+    def _advance(self, effect: Advance) -> list[GenerationEffect]:
         self._is_decided = True
         return [effect]
 

@@ -66,14 +66,13 @@ def check_seal(key: bytes, value: bytes, request_id: bytes) -> None:
 
 
 def note_generations(log: LogState, topic: TopicRecord) -> None:
-    """The record of the topic of *log* says this."""
+    """The record of the topic of *log* says this.  What an earlier one said stays known."""
     if not topic.generations:
         return
     states = [(one.number, one.state) for one in topic.generations]
-    log.generation = max(number for number, state in states if state == GenerationState.IN_FORCE)
-    log.cancelled = frozenset(
-        number for number, state in states if state == GenerationState.CANCELLED
-    )
+    in_force = max(number for number, state in states if state == GenerationState.IN_FORCE)
+    log.generation = max(log.generation, in_force)
+    log.cancelled |= {number for number, state in states if state == GenerationState.CANCELLED}
 
 
 @attrs.frozen

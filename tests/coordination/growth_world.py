@@ -1,9 +1,9 @@
 """A topic that gets other partitions while it is used: a register, replicas, producers and a
 consumer, with failures between any two steps.
 
-The register's side is the code: `Growth`, `GenerationDecisions` and the journal.  Replicas, clients
-and the network are a few lists.  Key 0 stays in partition 0, key 1 moves to partition 1.  A
-*variant* leaves out one rule:
+The register's side is the code: `GenerationChange`, `GenerationDecisions` and the journal.
+Replicas, clients and the network are a few lists.  Key 0 stays in partition 0, key 1 moves to
+partition 1.  A *variant* leaves out one rule:
 
 =====================  ============================================================================
 no_gate                the consumer begins with a log before it has read the sealed ones
@@ -29,8 +29,8 @@ from octopi.coordination.controller import Controller
 from octopi.coordination.generation_decisions import GenerationDecisions
 from octopi.coordination.generations import (
     Advance,
-    Growth,
-    GrowthEffect,
+    GenerationChange,
+    GenerationEffect,
     MakeLogs,
     OrderSeal,
     SealedLog,
@@ -126,7 +126,7 @@ class World:
         )
         self.register.persist(created)
         self.decisions = GenerationDecisions(controller.state, controller.topics)
-        self.growth: Growth | None = None
+        self.growth: GenerationChange | None = None
         self.orders: list[tuple[OrderSeal, int]] = []
         """On their way to a leader, with the generation."""
         self.reports: list[tuple[PartitionId, SealedLog, int]] = []
@@ -225,14 +225,14 @@ class World:
             self._begin()
 
     def _begin(self) -> None:
-        self.growth = Growth(self.topic, self.now)
+        self.growth = GenerationChange(self.topic, self.now)
         self._perform(self.growth.begin(self.growth.state, self._records))
 
     @property
     def _records(self) -> dict[PartitionId, PartitionRecord]:
         return self.register.controller.state.partitions
 
-    def _perform(self, effects: list[GrowthEffect]) -> None:
+    def _perform(self, effects: list[GenerationEffect]) -> None:
         growth = self.growth
         assert growth is not None
         growth.check_invariants()
@@ -246,7 +246,10 @@ class World:
                     self._advance(growth, state, ends)
 
     def _advance(
-        self, growth: Growth, state: GenerationState, ends: Mapping[PartitionId, SealedLog]
+        self,
+        growth: GenerationChange,
+        state: GenerationState,
+        ends: Mapping[PartitionId, SealedLog],
     ) -> None:
         try:
             decision = self.decisions.advance(TopicId(growth.topic_id), growth.number, state, ends)

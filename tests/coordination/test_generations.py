@@ -10,7 +10,7 @@ from octopi.coordination.controller import Controller
 from octopi.coordination.generation_decisions import GenerationDecisions
 from octopi.coordination.generations import (
     Advance,
-    Growth,
+    GenerationChange,
     MakeLogs,
     OrderSeal,
     SealedLog,
@@ -292,11 +292,11 @@ def test_a_register_that_lost_its_journal_learns_the_generations_from_brokers() 
 # --- bringing a generation into force --------------------------------------------------------
 
 
-def begun(*partitions: PartitionId) -> tuple[Register, Growth]:
+def begun(*partitions: PartitionId) -> tuple[Register, GenerationChange]:
     """A topic in *partitions* that is to get one more, whose seals are ordered next."""
     register = Register(*partitions)
     register.persist(register.decisions.grow("orders", len(partitions) + 1))
-    growth = Growth(register.topic, 0.0)
+    growth = GenerationChange(register.topic, 0.0)
     assert growth.begin(growth.state, register.partitions) == [MakeLogs()]
     assert growth.logs_made() == [Advance(GenerationState.SEALING)]
     assert growth.logs_made() == [], "it is being decided"
@@ -367,7 +367,7 @@ def test_a_generation_is_cancelled_when_time_is_up() -> None:
 def test_a_register_that_restarts_goes_on_where_the_journal_ends() -> None:
     register, growth = begun(ZERO)
     growth.begin(GenerationState.SEALING, register.partitions)
-    again = Growth(register.topic, 100.0)
+    again = GenerationChange(register.topic, 100.0)
     assert again.begin(again.state, register.partitions) == [OrderSeal(ZERO, Epoch(1))]
     assert again.deadline == 100.0 + GROW_TIMEOUT_S
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -247,9 +248,9 @@ async def test_a_growth_that_is_not_done_in_time_is_cancelled_and_messages_go_on
         monkeypatch.setattr(generations, "GROW_TIMEOUT_S", 2.0)
         original = Generations._seal
 
-        async def refuses(self: Generations, growth: object, order: generations.OrderSeal) -> None:
+        async def refuses(self: Generations, growth: Any, order: generations.OrderSeal) -> None:  # noqa: ANN401
             if order.partition == 0:
-                await original(self, growth, order)  # type: ignore[arg-type]
+                await original(self, growth, order)
 
         monkeypatch.setattr(Generations, "_seal", refuses)
         with pytest.raises(NotReadyError, match="keeps its partitions"):

@@ -17,8 +17,8 @@ from octopi.coordination.controller import Controller
 from octopi.coordination.decisions import GenerationDecision
 from octopi.coordination.generations import (
     Advance,
-    Growth,
-    GrowthEffect,
+    GenerationChange,
+    GenerationEffect,
     MakeLogs,
     OrderSeal,
     under_way,
@@ -43,7 +43,7 @@ _DONE: Final = frozenset({GenerationState.IN_FORCE, GenerationState.CANCELLED})
 class _Growing:
     """A generation that is being brought into force, and the tasks that do it."""
 
-    growth: Growth
+    growth: GenerationChange
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     tasks: trio.Nursery | None = None
     is_over: trio.Event = attrs.field(factory=trio.Event)
@@ -112,14 +112,16 @@ class Generations:
         raise NotReadyError("the register can't say any more whether the topic has grown")
 
     def resume(self) -> None:
-        """Go on with the generations that are under way by the journal."""
+        """Go on with the generations that are under way by the journal, which may have been learned
+        from brokers."""
         state = self._controller.state
-        for topic in state.topics_after("", state.topic_count):
-            if under_way(topic) is not None:
+        for name in sorted(state.growing):
+            topic = state.topic(name)
+            if topic is not None and topic.topic_id not in self._growing:
                 self._begin(topic)
 
     def _begin(self, topic: TopicRecord) -> _Growing:
-        growing = _Growing(Growth(topic, self._clock.now()))
+        growing = _Growing(GenerationChange(topic, self._clock.now()))
         self._growing[TopicId(topic.topic_id)] = growing
         self._tasks.start_soon(self._bring, growing)
         return growing
@@ -136,7 +138,8 @@ class Generations:
                 topic = self._controller.state.topic_of_id(topic_id)
                 if topic is None or under_way(topic) is None:
                     return
-                growing.growth, growing.scope = Growth(topic, self._clock.now()), trio.CancelScope()
+                growing.growth = GenerationChange(topic, self._clock.now())
+                growing.scope = trio.CancelScope()
         finally:
             self._growing.pop(TopicId(topic_id), None)
             growing.is_over.set()
@@ -172,7 +175,7 @@ class Generations:
             effects = growing.growth.decided(self._partitions[partition])
             self._perform(growing, effects)
 
-    def _perform(self, growing: _Growing, effects: list[GrowthEffect]) -> None:
+    def _perform(self, growing: _Growing, effects: list[GenerationEffect]) -> None:
         assert growing.tasks is not None
         growing.growth.check_invariants()
         for effect in effects:
