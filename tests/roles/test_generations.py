@@ -22,6 +22,7 @@ from octopi.identifiers import PartitionId, ProducerEpoch, ProducerId, Sequence
 from octopi.record import BatchBuilder
 from octopi.roles.broker.node import BrokerNode
 from octopi.roles.register.generations import Generations
+from octopi.roles.register.member import Member
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from tests.kit.cluster import Cluster, Node, eventually, running_cluster
@@ -85,7 +86,7 @@ class Growing:
                     async with self.cluster.connection(node.url) as leader:
                         produced = await _ask(leader, partition, generation, records)
                 except RefusedError as error:
-                    if error.status is not None and error.status not in RETRIED:
+                    if error.status not in RETRIED:
                         return error.status
                 except (KeyError, OSError, ConnectionLostError, UnreachableError):
                     pass
@@ -152,6 +153,42 @@ async def test_a_topic_moves_and_grows_once_more(tmp_path: Path) -> None:
         assert await growing.produce(5, 2) is Status.STALE_ROUTE
         for partition in topic.partitions:
             assert isinstance(await growing.produce(partition, 3), m.Produced)
+
+
+async def test_a_register_notes_generations_and_keeps_a_cluster_that_has_any(
+    tmp_path: Path,
+) -> None:
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        growing = Growing(cluster)
+        await growing.start(1, [0], replicated=False)
+        topic = await growing.generations.grow("orders", 2)
+        register = cluster.registers[-1]
+        noted = [one.text for one in register.events.after(0) if one.kind == "topic_altered"]
+        assert noted == [
+            f"topic orders was altered: generation 2 on partitions {topic.partitions} is {state}"
+            for state in ("proposed", "sealing", "in force")
+        ]
+        with pytest.raises(RefusedError, match="has had other partitions"):
+            await register.handing_over.order(m.HandOverToRing(1, dry_run=True))
+
+
+async def test_a_topic_grows_only_if_all_brokers_with_its_logs_are_there_and_know_seals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        growing = Growing(cluster)
+        await growing.start(3, [0])
+        monkeypatch.setattr(Member, "knows_seals", property(lambda self: self.broker != 3))
+        with pytest.raises(RefusedError, match="broker 3 is away, or of an earlier version") as old:
+            await growing.generations.grow("orders", 2)
+        assert old.value.status is Status.NO_BROKER
+        assert not growing.topic.generations, "nothing was decided"
+        monkeypatch.undo()
+        await cluster.stop(growing.nodes.pop(3))
+        with pytest.raises(RefusedError, match="broker 3 is away, or of an earlier version"):
+            await growing.generations.grow("orders", 2)
+        await growing.start_broker(3)
+        assert (await growing.generations.grow("orders", 2)).generations
 
 
 Hook = Callable[[], Awaitable[None]]
@@ -237,6 +274,32 @@ async def test_a_register_that_is_killed_goes_on_when_it_is_back(
         assert await growing.produce(0) is Status.STALE_ROUTE
         for partition in growing.topic.partitions:
             assert isinstance(await growing.produce(partition, 2), m.Produced)
+
+
+async def test_a_register_that_lost_its_disk_goes_on_with_what_brokers_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        growing = Growing(cluster)
+        await growing.start(2, [0])
+        killed, listen = trio.Event(), cluster.register.url.removeprefix("ws://")
+
+        async def die() -> None:
+            killed.set()
+            await trio.sleep_forever()
+
+        before(monkeypatch, "_seal", die)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(growing.generations.grow, "orders", 2)
+            await killed.wait()
+            nursery.cancel_scope.cancel()
+        await cluster.kill(cluster.register)
+        await cluster.start_register(listen=listen, name="another")
+        state = cluster.registers[-1].controller.state
+        await eventually(lambda: state.topic("orders") is not None, 30)
+        await eventually(lambda: len(growing.topic.partitions) == 2, 30)
+        assert await growing.produce(0) is Status.STALE_ROUTE
+        assert isinstance(await growing.produce(0, 2), m.Produced)
 
 
 async def test_a_growth_that_is_not_done_in_time_is_cancelled_and_messages_go_on(

@@ -24,7 +24,7 @@ from octopi.coordination.generations import (
     under_way,
 )
 from octopi.environment import Environment
-from octopi.errors import NotReadyError, StorageError, UnknownTopicError
+from octopi.errors import NotReadyError, RefusedError, Status, StorageError, UnknownTopicError
 from octopi.generation_record import GenerationState
 from octopi.identifiers import BrokerId, PartitionId, TopicId
 from octopi.limits import SEAL_RETRY_S
@@ -80,7 +80,8 @@ class Generations:
 
         Raises:
           OctopiError: see `GenerationDecisions.grow`; `NotReadyError` while gathering, if the
-              generation is cancelled, or if this register can't say how it ended.
+              generation is cancelled, or if this register can't say how it ended; `RefusedError`
+              (NO_BROKER) if a broker with logs of the topic is away or of an earlier version.
         """
         self._gathering.require_learned()
         return await self._order(self._controller.generations.grow(name, count))
@@ -96,6 +97,7 @@ class Generations:
 
     async def _order(self, decision: GenerationDecision) -> TopicRecord:
         number = decision.topic.generations[-1].number
+        self._check_holders(decision)
         self._decisions.persist(decision)
         growing = self._begin(decision.topic)
         await growing.is_over.wait()
@@ -110,6 +112,22 @@ class Generations:
                     "confirmed in time; `octopi-node partitions list` shows which are away"
                 )
         raise NotReadyError("the register can't say any more whether the topic has grown")
+
+    def _check_holders(self, decision: GenerationDecision) -> None:
+        """Raise NO_BROKER if a broker that has or gets logs of the topic is away, or of a version
+        without generations: as a leader it would take messages that belong elsewhere."""
+        placed = {PartitionId(one.partition): one for one in decision.placed}
+        records = [
+            placed.get(one) or self._partitions[one] for one in decision.topic.log_partitions
+        ]
+        for broker in sorted({one for record in records for one in record.replicas}):
+            member = self._members.get(broker)
+            if member is None or member.is_closed or not member.knows_seals:
+                raise RefusedError(
+                    f"broker {broker} is away, or of an earlier version, and has logs of topic "
+                    f"{decision.topic.topic}: `octopi-node brokers list` shows both",
+                    Status.NO_BROKER,
+                )
 
     def resume(self) -> None:
         """Go on with the generations that are under way by the journal, which may have been learned

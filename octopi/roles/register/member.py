@@ -143,6 +143,11 @@ class Member:
         ):
             await self._connection.request(request, m.Done, REQUEST_TIMEOUT_S)
 
+    @property
+    def knows_seals(self) -> bool:
+        """Whether the broker is of a version that has generations of topics."""
+        return self._connection.version >= m.DECLARATIONS[m.SealTopic].since
+
     async def seal_topic(
         self, topic_id: TopicId, partition: PartitionId, epoch: Epoch, generation: int
     ) -> SealedLog | None:
