@@ -248,7 +248,7 @@ class TopicRecord:
     def log_partitions(self) -> list[PartitionId]:
         """The partitions that have its logs, also those that don't take messages."""
         later = [number for one in self.generations for number in one.partitions]
-        return list(dict.fromkeys([*self.partitions, *later]))
+        return list(dict.fromkeys([*self.partitions, *later])) if later else self.partitions
 
     @property
     def is_relay(self) -> bool:

@@ -12,6 +12,17 @@ import trio
 
 from octopi.coordination import journal_entries as e
 from octopi.generation_record import Generation
+from octopi.identifiers import PartitionId
+from octopi.limits import (
+    COUNTED_MAX,
+    GENERATED_PARTITIONS_MAX,
+    GENERATIONS_MAX,
+    LIST_COUNT_MAX,
+    OFFSET_MAX,
+    REPLACED_TOPICS_MAX,
+    SEAL_BYTES_MAX,
+    TOPIC_NAME_BYTES_MAX,
+)
 from octopi.model import (
     PartitionRecord,
     RegisterGeneration,
@@ -318,3 +329,29 @@ def test_a_topic_that_is_a_stream_is_stored_with_what_it_is() -> None:
 
 def test_the_bytes_of_the_topic_in_a_log_checkpoint_stay_the_same() -> None:
     assert cbor2.dumps(topic_fields(TOPIC)) == cbor2.dumps(TOPIC_FIELDS)
+
+
+def test_the_record_of_a_topic_with_most_generations_fits_into_an_entry_of_the_journal() -> None:
+    numbers = range(LIST_COUNT_MAX - 1, 0, -1)
+    count = GENERATED_PARTITIONS_MAX - GENERATIONS_MAX + 1
+    wide = [PartitionId(one) for one in numbers[:count]]
+    widest = Generation(1, wide, "in_force", [OFFSET_MAX] * count)
+    others = [
+        Generation(number, [PartitionId(numbers[number])], "in_force", [OFFSET_MAX])
+        for number in range(2, GENERATIONS_MAX + 1)
+    ]
+    others[-1] = attrs.evolve(others[-1], sealed=[])
+    topic = TopicRecord(
+        "x" * TOPIC_NAME_BYTES_MAX,
+        "f" * 16,
+        others[-1].partitions,
+        TopicOptions(*[2**63 - 1] * 3, True, 2**31, 2**63 - 1, 2**63 - 1),
+        "s" * SEAL_BYTES_MAX,
+        ["f" * 16] * REPLACED_TOPICS_MAX,
+        generation=COUNTED_MAX,
+        version=COUNTED_MAX,
+        generations=[widest, *others],
+    )
+    assert not topic.fault()
+    entry = register_journal.encode(e.TopicCreated(topic, "o" * TOPIC_NAME_BYTES_MAX))
+    assert len(entry) < register_journal.REGISTER_ENTRIES.entry_bytes_max
