@@ -345,7 +345,7 @@ def test_the_record_of_a_topic_with_most_generations_fits_into_an_entry_of_the_j
         "x" * TOPIC_NAME_BYTES_MAX,
         "f" * 16,
         others[-1].partitions,
-        TopicOptions(*[2**63 - 1] * 3, True, 2**31, 2**63 - 1, 2**63 - 1),
+        TopicOptions(2**63 - 1, 2**63 - 1, 2**63 - 1, True, 2**31, 2**63 - 1, 2**63 - 1),
         "s" * SEAL_BYTES_MAX,
         ["f" * 16] * REPLACED_TOPICS_MAX,
         generation=COUNTED_MAX,
