@@ -82,6 +82,7 @@ class Status(IntEnum):
     NO_BROKER = 42
     SHUTTING_DOWN = 43
     NO_QUORUM = 44
+    STALE_ROUTE = 45
     HISTORY_FORKED = 46
     BUFFER_FULL = 48
     ANSWER_LOST = 49
@@ -320,6 +321,16 @@ STATUS_MEANINGS: Final[dict[Status, StatusMeaning]] = {
         "does not hear a majority",
         before_append=True,
         look_up=True,
+    ),
+    Status.STALE_ROUTE: StatusMeaning(
+        True,
+        Blame.NEITHER,
+        503,
+        "look the topic up, and send the records to the partition that their keys choose now: none "
+        "of them is stored",
+        before_append=True,
+        look_up=True,
+        outdated=True,
     ),
     Status.HISTORY_FORKED: StatusMeaning(
         False,

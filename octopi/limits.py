@@ -607,6 +607,29 @@ PARTITION_COUNT_DEFAULT: Final = 8
 
 PARTITIONS_PER_TOPIC_MAX: Final = 1_000
 
+GENERATIONS_MAX: Final = 64
+"""Generations of a topic, with those that never came into force.  A topic that doubles each time
+has as many partitions as it may after ten."""
+
+GENERATED_PARTITIONS_MAX: Final = 768
+"""Partitions in all generations of a topic together, with those that are in several of them.  A
+topic's record has to fit into an entry of the journal, and has up to 15 bytes for each."""
+
+GROW_TIMEOUT_S: Final = 20.0
+"""How long a register tries to bring a generation into force; then it is cancelled, so that the
+keys whose logs are sealed already can be written again."""
+
+SEALS_PER_PARTITION_MAX: Final = 5_000
+"""Logs of a partition that are sealed for another generation of their topic, or ever were.  Seals
+are never forgotten, and half of `PRODUCERS_PER_LOG_MAX` is left for fences."""
+
+SEAL_S: Final = 5.0
+"""How long a leader waits until the seal of a log and all that the log holds are committed; then it
+refuses the order, which is repeated."""
+
+SEAL_RETRY_S: Final = 0.25
+"""Interval in which a register orders a log to be sealed again whose leader did not confirm."""
+
 REPLACED_TOPICS_MAX: Final = 100
 """Deleted topics of the same name that a topic remembers."""
 

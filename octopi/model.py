@@ -15,6 +15,7 @@ from typing import Annotated, Final
 import attrs
 
 from octopi.field_bounds import AtMost, Grammar, MayBeMissing, Within, judged
+from octopi.generation_record import Generation, generations_fault
 from octopi.identifiers import (
     NO_EPOCH,
     BrokerId,
@@ -36,6 +37,7 @@ from octopi.limits import (
     CONTENT_TYPE_BYTES_MAX,
     COUNTED_MAX,
     DELAY_MS_MAX,
+    GENERATIONS_MAX,
     ID_CHARACTERS,
     LIST_COUNT_MAX,
     NONCE_BYTES_MAX,
@@ -218,7 +220,7 @@ class TopicRecord:
     topic: TopicText
     topic_id: Id
     partitions: Annotated[list[PartitionNumber], AtMost(PARTITIONS_PER_TOPIC_MAX)]
-    """The partitions that have its logs; a key chooses one by its index in this list."""
+    """Those that take its messages; a key chooses one by its index in this list."""
     options: TopicOptions
     seal: Seal = attrs.field(default="", eq=False)
     replaces: Annotated[list[Id], AtMost(REPLACED_TOPICS_MAX), MayBeMissing()] = attrs.field(
@@ -236,6 +238,17 @@ class TopicRecord:
     kind: KindText = TopicKind.LOG
     """A `TopicKind`.  The partitions of a relay topic are relay partitions, which have numbers of
     their own."""
+    generations: Annotated[list[Generation], AtMost(GENERATIONS_MAX), MayBeMissing()] = attrs.field(
+        factory=list
+    )
+    """All of them, by number, from 1 on (`octopi.coordination.generations`).  Empty: the topic has
+    only ever had `partitions`, which are generation 1."""
+
+    @property
+    def log_partitions(self) -> list[PartitionId]:
+        """The partitions that have its logs, also those that don't take messages."""
+        later = [number for one in self.generations for number in one.partitions]
+        return list(dict.fromkeys([*self.partitions, *later])) if later else self.partitions
 
     @property
     def is_relay(self) -> bool:
@@ -251,6 +264,8 @@ class TopicRecord:
         """Why no register can decide this; empty if one can."""
         if not self.partitions or len(set(self.partitions)) < len(self.partitions):
             return f"its partitions are none, or not all different: {self.partitions}"
+        if fault := generations_fault(self.generations, self.partitions):
+            return fault
         return self.options.fault_as(self.kind)
 
 

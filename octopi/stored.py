@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from octopi.generation_record import Generation
 from octopi.model import (
     PartitionRecord,
     RegisterGeneration,
@@ -55,7 +56,19 @@ def topic_fields(record: TopicRecord) -> dict[str, Any]:
         fields |= {"generation": record.generation, "version": record.version}
     if record.is_relay:
         fields["kind"] = record.kind
+    if record.generations:
+        fields["generations"] = [generation_fields(one) for one in record.generations]
     return fields
+
+
+def generation_fields(generation: Generation) -> dict[str, Any]:
+    """What is stored of *generation*."""
+    return {
+        "number": generation.number,
+        "partitions": list(generation.partitions),
+        "state": generation.state,
+        "sealed": list(generation.sealed),
+    }
 
 
 def relay_set_fields(record: RelaySetRecord) -> dict[str, Any]:

@@ -9,9 +9,11 @@ from typing import Any
 import attrs
 from hypothesis import strategies as st
 
+from octopi.generation_record import Generation, GenerationState, generation_state_fault
 from octopi.identifiers import (
     INTERNAL_LOGS,
     Offset,
+    PartitionId,
     TopicId,
     address_fault,
     consumer_name_fault,
@@ -22,7 +24,7 @@ from octopi.identifiers import (
     optional_log_id_fault,
     topic_name_fault,
 )
-from octopi.limits import COUNTED_MAX, OFFSET_MAX
+from octopi.limits import COUNTED_MAX, GENERATED_PARTITIONS_MAX, OFFSET_MAX
 from octopi.model import RelaySetRecord, TopicKind, option_name_fault, topic_kind_fault
 from octopi.printable import controls_fault, has_controls
 from octopi.wire.messages import (
@@ -81,6 +83,7 @@ _TEXTS: dict[object, st.SearchStrategy[str]] = {
     relay_state_fault: st.sampled_from([*map(str, RelayState)]),
     order_refusal_fault: st.sampled_from([*map(str, OrderRefusal)]),
     topic_kind_fault: st.sampled_from([*map(str, TopicKind)]),
+    generation_state_fault: st.sampled_from([*map(str, GenerationState)]),
 }
 """What a rule for texts allows."""
 _PLACES = st.tuples(st.integers(0, OFFSET_MAX).map(Offset), st.binary(min_size=32, max_size=32))
@@ -182,8 +185,18 @@ def _topic_records(draw: st.DrawFn) -> TopicRecord:
     kind = st.just("log")
     if draw(st.booleans()):
         options, kind = st.just(TopicOptions(buffer_count=7)), st.just("relay")
-    record = draw(_any_instances(TopicRecord, partitions=partitions, options=options, kind=kind))
+    record = draw(
+        _any_instances(
+            TopicRecord, partitions=partitions, options=options, kind=kind, generations=st.just([])
+        )
+    )
     assert isinstance(record, TopicRecord)
+    if draw(st.booleans()):
+        later = draw(st.sampled_from(["proposed", "sealing", "cancelled"]))
+        now = Generation(1, list(record.partitions), "in_force")
+        generations = [now, Generation(2, [PartitionId(7)], later)]
+        if len(record.partitions) < GENERATED_PARTITIONS_MAX:
+            record = attrs.evolve(record, generations=generations)
     return record
 
 

@@ -111,10 +111,17 @@ def take_over_topics(
                 # The broker that was told of the topic before was away when its options changed.
                 newer = attrs.evolve(
                     known,
+                    partitions=topic.partitions,
                     options=topic.options,
                     generation=topic.generation,
                     version=topic.version,
+                    generations=topic.generations,
                 )
+                if in_use is not None and not all(p in partitions for p in newer.log_partitions):
+                    conflicts.append(
+                        f"topic {topic.topic} has grown to partitions that are not known here"
+                    )
+                    continue
                 (waiting if in_use is None else altered)[topic.topic] = newer
             if in_use is None:
                 rebuild.holders[topic.topic_id] = rebuild.holders.get(
@@ -138,7 +145,7 @@ def take_over_topics(
     entries += map(TopicAltered, altered.values())
     ids = {one.topic_id for one in state.topics_after("", state.topic_count)} if waiting else set()
     for topic in list(waiting.values()):
-        if not all(one in partitions for one in topic.partitions):
+        if not all(one in partitions for one in topic.log_partitions):
             continue
         del waiting[topic.topic]
         rebuild.holders.pop(topic.topic_id, None)

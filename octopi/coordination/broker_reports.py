@@ -59,7 +59,7 @@ def _fault_of_partition(record: PartitionRecord) -> str:
 def _fault_of_topic(topic: TopicRecord) -> str:
     if why := topic_name_fault(topic.topic):
         return why
-    if max(topic.partitions, default=0) >= LIST_COUNT_MAX:
+    if max(topic.log_partitions, default=0) >= LIST_COUNT_MAX:
         return "it names partitions that can't be"
     if max(topic.alteration) > TOLD_MAX:
         return f"generation {topic.generation}, version {topic.version} of its options"
@@ -129,7 +129,7 @@ def believe(
                 topic = _believe_options(state, seals, topic, known_topic, believed)
         elif seals.knows_topic(topic):
             believed.proofs.append(f"topic {topic.topic}")
-        elif not state.was_taken_over or state.partitions.keys() >= set(topic.partitions):
+        elif not state.was_taken_over or state.partitions.keys() >= set(topic.log_partitions):
             believed.unserved.append(topic)
             believed.doubts.append(
                 f"it holds records of topic {topic.topic}, id {topic.topic_id}, which this "

@@ -10,6 +10,7 @@ from collections import Counter
 
 import attrs
 
+from octopi.coordination.generations import under_way
 from octopi.coordination.journal_entries import (
     BrokerRegistered,
     BrokerRemoved,
@@ -79,6 +80,8 @@ class ClusterState:
         self.unfit_topics: set[str] = set()
         """Ids of topics that no broker can hold because their names or ids are illegal: an earlier
         register took them from a broker without a check.  They can be deleted by their ids."""
+        self.growing: set[str] = set()
+        """The topics with a generation under way."""
         self.hand_over_attempts: list[str] = []
         """The last `HAND_OVER_ATTEMPTS_MAX` tries to hand over that brokers were told of, in their
         order."""
@@ -118,7 +121,7 @@ class ClusterState:
         """The smallest `min_insync` of the topics on *partition*, 1 if it has no topic."""
         topics = self._topics.values()
         options = (
-            one.options for one in topics if partition in one.partitions and not one.is_relay
+            one.options for one in topics if partition in one.log_partitions and not one.is_relay
         )
         return min((one.min_insync for one in options), default=1)
 
@@ -162,7 +165,7 @@ class ClusterState:
         return [
             self._topics[name]
             for name in self._names
-            if not partitions.isdisjoint(self._topics[name].partitions)
+            if not partitions.isdisjoint(self._topics[name].log_partitions)
             and not self._topics[name].is_relay
         ]
 
@@ -217,7 +220,7 @@ class ClusterState:
                 if former is not None:
                     self._fork_counts.subtract(_ancestors(former))
                 self._fork_counts.update(_ancestors(topic))
-                self._topics[topic.topic] = topic
+                self._keep(topic)
                 if owner:
                     self._owners[topic.topic] = owner
                     self._owned[owner] += 1
@@ -225,11 +228,12 @@ class ClusterState:
                 former = self._topics[topic.topic]
                 assert former.topic_id == topic.topic_id
                 assert former.alteration < topic.alteration, "alterations only go forward"
-                self._topics[topic.topic] = topic
+                self._keep(topic)
             case TopicDeleted():
                 self.unfit_topics.discard(entry.topic_id)
                 self._fork_counts.subtract(_ancestors(self._topics.pop(entry.topic)))
                 self._disown(entry.topic)
+                self.growing.discard(entry.topic)
                 del self._names[bisect_left(self._names, entry.topic)]
                 if entry.brokers:
                     self.removals[entry.topic_id] = Removal(entry.topic, set(entry.brokers))
@@ -242,6 +246,13 @@ class ClusterState:
                 before = self.relay_sets.get(relays.partition)
                 assert before is None or before.number < relays.number, "sets only go forward"
                 self.relay_sets[relays.partition] = relays
+
+    def _keep(self, topic: TopicRecord) -> None:
+        self._topics[topic.topic] = topic
+        if under_way(topic) is None:
+            self.growing.discard(topic.topic)
+        else:
+            self.growing.add(topic.topic)
 
     def _disown(self, topic: str) -> None:
         owner = self._owners.pop(topic, None)
@@ -322,10 +333,11 @@ class ClusterState:
         assert self.removed_brokers.isdisjoint(self.brokers)
         assert self._owned == Counter(self._owners.values())
         assert self._owners.keys() <= self._topics.keys()
+        assert self.growing == {name for name, one in self._topics.items() if under_way(one)}
         for record in self._topics.values():
             assert record.partitions
             known = self.relay_sets if record.is_relay else self.partitions
-            assert all(partition in known for partition in record.partitions)
+            assert all(partition in known for partition in record.log_partitions)
 
 
 def _ancestors(topic: TopicRecord) -> list[str]:

@@ -157,12 +157,14 @@ class ClusterView:
         )
 
     def outdated(self, broker: BrokerId, reported: Iterable[TopicRecord]) -> list[TopicRecord]:
-        """The topics that *broker* keeps logs for, and that it *reported* with other options."""
-        options = {one.topic_id: one.options for one in reported}
+        """The topics that *broker* keeps logs for, and that it *reported* with other options or
+        generations."""
+        known = {one.topic_id: one for one in reported}
         return [
             one
             for one in self.topics_of(broker)
-            if options.get(one.topic_id, one.options) != one.options
+            if (theirs := known.get(one.topic_id)) is not None
+            and (theirs.options != one.options or theirs.generations != one.generations)
         ]
 
     def tellable(self, topics: list[TopicRecord]) -> list[TopicRecord]:

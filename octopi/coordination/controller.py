@@ -17,6 +17,7 @@ from octopi.coordination.cluster_state import ClusterState
 from octopi.coordination.cluster_view import ClusterView
 from octopi.coordination.decisions import ClusterDecision
 from octopi.coordination.elections import Elections
+from octopi.coordination.generation_decisions import GenerationDecisions
 from octopi.coordination.health import Health
 from octopi.coordination.in_sync_changes import reappointed, without
 from octopi.coordination.incarnations import is_later_life, is_proven, is_same_life, lost_data
@@ -95,6 +96,7 @@ class Controller:
             draining=self.draining,
             stopping=self.stopping,
         )
+        self.generations = GenerationDecisions(self.state, self.topics)
         self.relay_sequencers = RelaySequencers(self._live)
         """Who puts messages in order in which relay partition."""
         self.view = ClusterView(

@@ -109,6 +109,21 @@ class TopicAlterationDecision:
 
 
 @attrs.frozen
+class GenerationDecision:
+    """A topic gets another generation, or its generation under way is in another state.  The caller
+    sends the partitions that were placed for it to all brokers, then the topic to those that hold
+    it."""
+
+    topic: TopicRecord
+    entries: list[Entry]
+
+    @property
+    def placed(self) -> list[PartitionRecord]:
+        """The partitions that no broker held before."""
+        return [one.record for one in self.entries if isinstance(one, PartitionDecided)]
+
+
+@attrs.frozen
 class TopicDeletionDecision:
     """A topic is deleted.  The caller has the brokers that hold it remove it."""
 
@@ -138,6 +153,7 @@ Decision = (
     | InSyncDecision
     | TopicCreationDecision
     | TopicAlterationDecision
+    | GenerationDecision
     | TopicDeletionDecision
     | RelaySetDecision
 )

@@ -73,7 +73,9 @@ class Seals:
 
     def _topic(self, record: TopicRecord) -> str:
         plain = attrs.evolve(record, seal="")
-        return self._seal("topic", *attrs.astuple(plain))
+        *words, generations = attrs.astuple(plain)
+        # A topic that never had another generation has the seal that earlier versions gave it.
+        return self._seal("topic", *words, *([generations] if generations else []))
 
     def _life(self, life: RegisterGeneration) -> str:
         return self._seal("life", life.generation, life.nonce)

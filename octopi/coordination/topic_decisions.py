@@ -24,7 +24,7 @@ from octopi.coordination.journal_entries import (
     TopicCreated,
     TopicDeleted,
 )
-from octopi.coordination.placement import place
+from octopi.coordination.placement import NO_LOADS, place
 from octopi.coordination.rebuild import Rebuild
 from octopi.coordination.relay_sets import RelayBrokers, new_set
 from octopi.coordination.topic_placement import TopicPlacement, drawn
@@ -134,7 +134,7 @@ class TopicDecisions:
         chosen = chosen_partitions(
             partition_count, partitions, total, self._chooser(checked, topic_id, placement)
         )
-        placed = self._place(chosen, placement.loads)
+        placed = self.place(chosen, placement.loads)
         entries: list[Entry] = [PartitionDecided(record) for record in placed]
         deleted = [one for one, removal in self._state.removals.items() if removal.topic == checked]
         replaced = deleted[-REPLACED_TOPICS_MAX:]
@@ -210,8 +210,8 @@ class TopicDecisions:
             )
         return wanted
 
-    def _place(
-        self, partitions: list[PartitionId], loads: Mapping[BrokerId, float]
+    def place(
+        self, partitions: list[PartitionId], loads: Mapping[BrokerId, float] = NO_LOADS
     ) -> list[PartitionRecord]:
         """Records for those of *partitions* that have none, spread evenly over live brokers;
         *loads*: see `place`."""
@@ -282,7 +282,7 @@ class TopicDecisions:
         return TopicAlterationDecision(topic, [TopicAltered(topic)])
 
     def _check_min_insync(self, topic: TopicRecord, count: int) -> None:
-        for partition in topic.partitions:
+        for partition in topic.log_partitions:
             replicas = self._state.partitions[partition].replicas
             if len(replicas) < count:
                 raise RefusedError(
@@ -323,7 +323,7 @@ class TopicDecisions:
     def _deletion(self, record: TopicRecord) -> TopicDeletionDecision:
         brokers = {
             broker
-            for partition in record.partitions
+            for partition in record.log_partitions
             for broker in (
                 self._state.relay_sets[partition].members
                 if record.is_relay

@@ -32,7 +32,8 @@ in the middle leaves a begin without an end, which does no harm.
 Fences of producers (`octopi.replication.producer_fences`) lie in the log ``~subscriptions``, too.
 Such an entry has a key of the kind ``f``, a producer id that is made from the key, the epoch that
 begins as its producer epoch, and no value.  All that it says, replicas note as its sequence: it is
-no live entry, and snapshots don't repeat it.
+no live entry, and snapshots don't repeat it.  The same holds for seals of logs
+(`octopi.replication.generation_seals`), of the kind ``g``.
 
 This module computes, and has no clock and no file.
 """
@@ -67,6 +68,7 @@ from octopi.limits import (
 )
 from octopi.model import TopicOptions, TopicRecord
 from octopi.record import PRODUCER_ID_BYTES, BatchBuilder, decode
+from octopi.replication.generation_seals import check_seal, is_seal_key, seal_id, seal_key
 from octopi.replication.log_leader import LogLeader
 from octopi.replication.producer_fences import check_fence, fence_id, fence_key, is_fence_key
 from octopi.replication.producer_sequences import producer_of
@@ -122,7 +124,8 @@ class EncodedEntry:
     value: bytes
     """Empty: the key is removed."""
     fences: ProducerEpoch | None = None
-    """The epoch that begins, if this is a fence.  It is appended by itself."""
+    """The epoch that begins, if this is a fence, or the generation, if it is a seal.  It is
+    appended by itself."""
 
 
 def encode(name: str, key: str, value: Value | None) -> EncodedEntry:
@@ -168,6 +171,11 @@ def fence_entry(topic_id: TopicId, producer: ProducerId, epoch: ProducerEpoch) -
     return EncodedEntry(fence_key(topic_id, producer), b"", epoch)
 
 
+def seal_entry(topic_id: TopicId, generation: int) -> EncodedEntry:
+    """The entry from which on the log of a topic takes nothing of lower generations."""
+    return EncodedEntry(seal_key(topic_id), b"", ProducerEpoch(generation))
+
+
 def encode_records(
     name: str,
     entries: Iterable[EncodedEntry],
@@ -191,7 +199,8 @@ def next_records(
         [fence] = given
         batch = BatchBuilder()
         batch.add(b"", fence.key, timestamp_ms=timestamp_ms)
-        return batch.encode(fence_id(fence.key), given[0].fences, SequenceNumber(0))
+        made_id = seal_id if is_seal_key(fence.key) else fence_id
+        return batch.encode(made_id(fence.key), given[0].fences, SequenceNumber(0))
     epoch = ProducerEpoch(int(leader.epoch))
     sequence = leader.log.sequences.next_in_epoch(producer_of(name), epoch)
     return encode_records(name, given, leader.epoch, sequence, timestamp_ms)
@@ -225,7 +234,7 @@ def decode_records(
     name: str, partition: PartitionId, records: bytes, base: Offset
 ) -> list[StoredEntry]:
     """The entries in *records*: whole records of the internal log *name*, from *base* on, without
-    fences.
+    fences and seals.
 
     Raises:
       DamagedEntryError: at an entry that isn't as this module writes it.
@@ -242,6 +251,9 @@ def decode_records(
         try:
             if is_fence_key(data):
                 check_fence(data, message.value, message.request_id)
+                continue
+            if is_seal_key(data):
+                check_seal(data, message.value, message.request_id)
                 continue
             # A version 1 record has no key, so it ends here as well.
             if not message.request_id.startswith(producer) or message.headers:

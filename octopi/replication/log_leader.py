@@ -30,6 +30,7 @@ from octopi.replication.effects import (
     Reply,
     StoreEpochs,
 )
+from octopi.replication.generation_seals import GenerationSeal
 from octopi.replication.log_state import LogState
 from octopi.replication.producer_fences import ProducerFences
 from octopi.replication.producer_sequences import Duplicate, Refused, Repeated
@@ -66,7 +67,7 @@ class LogLeader:
     __slots__ = (
         "_acknowledged", "_durable", "_fenced", "_in_sync_count", "_others", "_refuted",
         "_replicated", "_settled_together_below", "_waiting", "epoch", "fences", "log",
-        "started_at",
+        "seal", "started_at",
     )
     # fmt: on
 
@@ -86,8 +87,10 @@ class LogLeader:
         self._refuted: deque[_Refuted] = deque()
         self.fences: ProducerFences | None = None
         """The fences of producers in this log; None: none are kept."""
+        self.seal: GenerationSeal | None = None
+        """The seal of this log; None: none is kept."""
         self._fenced: dict[TopicId, LogState] | None = None
-        """Of an internal log: the logs of topics whose fences were appended to it."""
+        """Of an internal log: the logs of topics whose fences or seals were appended to it."""
         self._settled_together_below = log.end
         """The ends of batches before this offset are not known: a repetition of one of them is
         acknowledged when everything before this offset is committed."""
@@ -95,15 +98,21 @@ class LogLeader:
     # --- producing -------------------------------------------------------------------
 
     def receive(
-        self, records: bytes, scan: Scan, answer: Answer, condition: Condition | None = None
+        self,
+        records: bytes,
+        scan: Scan,
+        answer: Answer,
+        condition: Condition | None = None,
+        generation: int = 1,
     ) -> list[Effect]:
-        """A producer sent valid *records*, which *scan* describes (step 1).  They are appended only
-        if *condition* holds, but a repetition is acknowledged in any case."""
+        """A producer sent valid *records*, which *scan* describes (step 1), to the log of this
+        *generation* of the topic.  They are appended only if *condition* holds, but a repetition is
+        acknowledged in any case."""
         if self._in_sync_count < (least := self._min_insync):
             reason = f"{self._in_sync_count} of at least {least} replicas are in sync"
             return [Reply(answer, Refusal(Status.NOT_READY, reason))]
         if not scan.runs:
-            return self._receive_version_1(records, scan, answer, condition)
+            return self._receive_version_1(records, scan, answer, condition, generation)
         run = scan.runs[0]
         if len(scan.runs) > 1 or run.count != scan.count:
             return [
@@ -122,6 +131,8 @@ class LogLeader:
             reason += f"{run.producer_epoch}"
             return [Reply(answer, Refusal(Status.PRODUCER_FENCED, reason))]
         verdict = self.log.sequences.check(run)
+        if self.is_sealed_for(generation) and self.log.sequences.lacks(run):
+            return self._refuse_generation(answer)
         if isinstance(verdict, Refused):
             return [Reply(answer, Refusal(verdict.status, verdict.reason))]
         if isinstance(verdict, Duplicate):
@@ -132,14 +143,30 @@ class LogLeader:
         return self._append(records, scan, answer, condition)
 
     def _receive_version_1(
-        self, records: bytes, scan: Scan, answer: Answer, condition: Condition | None
+        self,
+        records: bytes,
+        scan: Scan,
+        answer: Answer,
+        condition: Condition | None,
+        generation: int,
     ) -> list[Effect]:
         verdict = self.log.sequences.check_requests(scan.requests)
         if isinstance(verdict, Refused):
             return [Reply(answer, Refusal(verdict.status, verdict.reason))]
         if isinstance(verdict, Repeated):
             return self._answer_again(verdict.first, verdict.last, answer)
+        if self.is_sealed_for(generation):
+            return self._refuse_generation(answer)
         return self._append(records, scan, answer, condition)
+
+    def is_sealed_for(self, generation: int) -> bool:
+        """Whether the log takes no messages of that *generation* of the topic any more."""
+        least = self.seal.least_generation(self.log) if self.seal is not None else 0
+        return generation < least
+
+    def _refuse_generation(self, answer: Answer) -> list[Effect]:
+        reason = "the topic has, or is about to have, other partitions: nothing was stored"
+        return [Reply(answer, Refusal(Status.STALE_ROUTE, reason))]
 
     def _append(
         self, records: bytes, scan: Scan, answer: Answer, condition: Condition | None

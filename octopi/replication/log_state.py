@@ -44,6 +44,11 @@ class LogState:
     held_end: Offset = _BEGINNING
     """The end, or the highwater mark, that was noted for this log before it was opened; 0: not
     known.  Records between the log's end and this are lost here."""
+    generation: int = 0
+    """The generation of its topic that is in force, by the topic's record; 0: the topic has only
+    ever had one."""
+    cancelled: frozenset[int] = frozenset()
+    """The generations that were cancelled, by the topic's record."""
     refusal: str = ""
     """Why this replica doesn't follow the leader with this log; empty if it does, or can."""
 

@@ -25,6 +25,7 @@ from octopi.identifiers import (
 )
 from octopi.replication.effects import Effect, OnLog, PartitionEffect, ToBroker
 from octopi.replication.epoch_history import divergence
+from octopi.replication.generation_seals import GenerationSeal
 from octopi.replication.log_leader import LogLeader
 from octopi.replication.log_state import LogState
 from octopi.replication.prior_state import history_of
@@ -114,12 +115,14 @@ class PartitionLeader:
         return effects
 
     def _note_fences(self) -> None:
-        """Have each log of a topic refuse the producers that are fenced in the internal log."""
+        """Have each log of a topic refuse the producers that are fenced in the internal log, and
+        go by its seal there."""
         internal = self.logs.get(TopicId(SUBSCRIPTIONS_LOG))
         if internal is not None:
             for topic_id, leader in self.logs.items():
                 if leader.fences is None and not is_internal(topic_id):
                     leader.fences = ProducerFences(topic_id, internal.log)
+                    leader.seal = GenerationSeal.of(topic_id, internal.log)
 
     def remove_log(self, topic_id: TopicId) -> list[PartitionEffect]:
         """The topic is gone."""

@@ -15,7 +15,7 @@ these records is recognised, but a gap is not.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from operator import lt
 from typing import Any, Final
@@ -30,6 +30,15 @@ from octopi.record import PRODUCER_ID_BYTES, Request, Run, Scan
 
 CLOSER: Final = ProducerId(b"octopi: closed\0\0")
 """The producer of the batch that closes a log for good: nothing is appended behind that."""
+
+
+SEALER: Final = b"octopi~g"
+"""The ids with which leaders seal logs begin with this (`octopi.replication.generation_seals`)."""
+
+
+def is_sealer(producer: ProducerId) -> bool:
+    """Whether entries with this id seal a log.  No client may write with such an id."""
+    return producer.startswith(SEALER)
 
 
 def producer_of(name: str) -> ProducerId:
@@ -165,7 +174,9 @@ class ProducerSequences:
         producer.next_sequence = run.first_sequence + run.count
         self._producers[run.producer_id] = producer
         if len(self._producers) > self._producers_max:
-            oldest = next(one for one in self._producers if one not in _NEVER_FORGOTTEN)
+            oldest = next(
+                one for one in self._producers if one not in _NEVER_FORGOTTEN and not is_sealer(one)
+            )
             del self._producers[oldest]
 
     def check_requests(self, requests: list[Request]) -> Fresh | Repeated | Refused:
@@ -230,6 +241,17 @@ class ProducerSequences:
             return None
         first, offset = known.batches[-1]
         return offset, known.next_sequence - 1 - first
+
+    def count(self, wanted: Callable[[ProducerId], bool]) -> int:
+        """How many of the producers are *wanted*."""
+        return sum(map(wanted, self._producers))
+
+    def lacks(self, run: Run) -> bool:
+        """Whether the log is known to have none of the records of *run*."""
+        known = self._producers.get(run.producer_id)
+        if known is None or run.producer_epoch > known.epoch:
+            return run.first_sequence == 0
+        return run.producer_epoch == known.epoch and run.first_sequence >= known.next_sequence
 
     @property
     def is_full(self) -> bool:

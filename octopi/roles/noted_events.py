@@ -15,7 +15,7 @@ from octopi.environment import Clock
 from octopi.identifiers import BrokerId, Epoch, Incarnation, PartitionId
 from octopi.limits import EVENTS_KEPT_COUNT, TEXT_BYTES_MAX
 from octopi.transport.failures import cut
-from octopi.wire.messages import ClusterEvent, PartitionRecord, TopicOptions
+from octopi.wire.messages import ClusterEvent, PartitionRecord, TopicOptions, TopicRecord
 
 KINDS: Final = (
     "register_started",
@@ -153,6 +153,15 @@ def changed_options(before: TopicOptions, after: TopicOptions) -> str:
     return ", ".join(
         f"{name} {'default' if value is None else value}" for name, value in changes.items()
     )
+
+
+def changed_generation(before: TopicRecord, after: TopicRecord) -> str:
+    """What *after* says of the generation that is under way, or was, if *before* says otherwise."""
+    if before.generations == after.generations:
+        return ""
+    newest = after.generations[-1]
+    state = newest.state.replace("_", " ")
+    return f"generation {newest.number} on partitions {newest.partitions} is {state}"
 
 
 def _numbers(brokers: Collection[BrokerId]) -> str:

@@ -22,6 +22,7 @@ The classes are in these modules:
 - `octopi.wire.admin`: an operator's changes of a cluster;
 - `octopi.wire.hand_over`: by which a register hands its cluster over to the brokers alone;
 - `octopi.wire.loads`: how much brokers have to do;
+- `octopi.wire.generations`: by which logs are sealed for the next generation of their topic;
 - `octopi.wire.membership`: between the brokers and the register;
 - `octopi.wire.replication`: between followers and leaders;
 - `octopi.wire.peer`: between a node and another one that it asks on behalf of a client;
@@ -42,6 +43,7 @@ from octopi.wire.client import *
 from octopi.wire.common import *
 from octopi.wire.counts import *
 from octopi.wire.declarations import *
+from octopi.wire.generations import *
 from octopi.wire.hand_over import *
 from octopi.wire.loads import *
 from octopi.wire.membership import *

@@ -7,9 +7,9 @@ from typing import Annotated
 import attrs
 
 from octopi.conditions import Condition, LastRecord
-from octopi.field_bounds import AtMost, MayBeMissing
+from octopi.field_bounds import AtMost, MayBeMissing, Within
 from octopi.identifiers import Epoch, Offset, PartitionId
-from octopi.limits import INPUT_BYTES_MAX
+from octopi.limits import GENERATIONS_MAX, INPUT_BYTES_MAX
 from octopi.model import Verb
 from octopi.wire.common import Records, Text
 from octopi.wire.declarations import CLIENT_TO_LEADER, TO_CLIENT, answer, on_its_topic, request
@@ -36,6 +36,9 @@ class Produce:
     """The log ends there: the first record gets this offset."""
     after: Annotated[LastRecord | None, MayBeMissing()] = None
     """This is the newest record of their producer in the log."""
+    generation: Annotated[int, Within(0, GENERATIONS_MAX), MayBeMissing()] = 0
+    """The generation of the topic by which the partition was chosen; 0: the producer knows none, so
+    it is the first.  If the log is sealed for a later one, the answer is ``stale_route``."""
 
     @property
     def condition(self) -> Condition | None:

@@ -44,6 +44,7 @@ NUMBERS = {
     "NO_BROKER": 42,
     "SHUTTING_DOWN": 43,
     "NO_QUORUM": 44,
+    "STALE_ROUTE": 45,
     "HISTORY_FORKED": 46,
     "BUFFER_FULL": 48,
     "ANSWER_LOST": 49,

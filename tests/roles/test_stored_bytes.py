@@ -11,6 +11,18 @@ import pytest
 import trio
 
 from octopi.coordination import journal_entries as e
+from octopi.generation_record import Generation
+from octopi.identifiers import PartitionId
+from octopi.limits import (
+    COUNTED_MAX,
+    GENERATED_PARTITIONS_MAX,
+    GENERATIONS_MAX,
+    LIST_COUNT_MAX,
+    OFFSET_MAX,
+    REPLACED_TOPICS_MAX,
+    SEAL_BYTES_MAX,
+    TOPIC_NAME_BYTES_MAX,
+)
 from octopi.model import (
     PartitionRecord,
     RegisterGeneration,
@@ -66,6 +78,16 @@ RELAYED = TopicRecord(
     TopicOptions(buffer_bytes=1 << 20, buffer_count=50, buffer_age_ms=60),
     kind="relay",
 )
+GROWN = attrs.evolve(
+    TOPIC,
+    generation=7,
+    version=3,
+    generations=[
+        Generation(1, [0], "in_force", [70]),
+        Generation(2, [0, 2], "in_force"),
+        Generation(3, [0, 2, 5], "sealing"),
+    ],
+)
 RELAYS = RelaySetRecord(2, 3, [4, 5, 6], in_force=True, size=3)
 RELAYS_FIELDS = {"partition": 2, "version": 3, "members": [4, 5, 6], "in_force": True, "size": 3}
 PARTITION_FIELDS = {
@@ -119,6 +141,22 @@ ENTRIES: list[tuple[e.Entry, dict[str, Any]]] = [
         e.TopicAltered(attrs.evolve(TOPIC, generation=7, version=2)),
         {
             "record": {**TOPIC_FIELDS, "generation": 7, "version": 2},
+            "entry": "TopicAltered",
+        },
+    ),
+    (
+        e.TopicAltered(GROWN),
+        {
+            "record": {
+                **TOPIC_FIELDS,
+                "generation": 7,
+                "version": 3,
+                "generations": [
+                    {"number": 1, "partitions": [0], "state": "in_force", "sealed": [70]},
+                    {"number": 2, "partitions": [0, 2], "state": "in_force", "sealed": []},
+                    {"number": 3, "partitions": [0, 2, 5], "state": "sealing", "sealed": []},
+                ],
+            },
             "entry": "TopicAltered",
         },
     ),
@@ -261,8 +299,8 @@ def test_the_bytes_of_the_partition_table_of_a_broker_stay_the_same() -> None:
     ("stored", "kept"),
     [
         (
-            topic_fields(attrs.evolve(RELAYED, **OF_STREAMS)),
-            attrs.evolve(RELAYED, **OF_STREAMS),
+            topic_fields(attrs.evolve(RELAYED, **OF_STREAMS, generations=GROWN.generations)),
+            attrs.evolve(RELAYED, **OF_STREAMS, generations=GROWN.generations),
         ),
         (stream_fields(StreamDefinition()), StreamDefinition()),
         (options_fields(RELAYED.options), RELAYED.options),
@@ -291,3 +329,29 @@ def test_a_topic_that_is_a_stream_is_stored_with_what_it_is() -> None:
 
 def test_the_bytes_of_the_topic_in_a_log_checkpoint_stay_the_same() -> None:
     assert cbor2.dumps(topic_fields(TOPIC)) == cbor2.dumps(TOPIC_FIELDS)
+
+
+def test_the_record_of_a_topic_with_most_generations_fits_into_an_entry_of_the_journal() -> None:
+    numbers = range(LIST_COUNT_MAX - 1, 0, -1)
+    count = GENERATED_PARTITIONS_MAX - GENERATIONS_MAX + 1
+    wide = [PartitionId(one) for one in numbers[:count]]
+    widest = Generation(1, wide, "in_force", [OFFSET_MAX] * count)
+    others = [
+        Generation(number, [PartitionId(numbers[number])], "in_force", [OFFSET_MAX])
+        for number in range(2, GENERATIONS_MAX + 1)
+    ]
+    others[-1] = attrs.evolve(others[-1], sealed=[])
+    topic = TopicRecord(
+        "x" * TOPIC_NAME_BYTES_MAX,
+        "f" * 16,
+        others[-1].partitions,
+        TopicOptions(2**63 - 1, 2**63 - 1, 2**63 - 1, True, 2**31, 2**63 - 1, 2**63 - 1),
+        "s" * SEAL_BYTES_MAX,
+        ["f" * 16] * REPLACED_TOPICS_MAX,
+        generation=COUNTED_MAX,
+        version=COUNTED_MAX,
+        generations=[widest, *others],
+    )
+    assert not topic.fault()
+    entry = register_journal.encode(e.TopicCreated(topic, "o" * TOPIC_NAME_BYTES_MAX))
+    assert len(entry) < register_journal.REGISTER_ENTRIES.entry_bytes_max

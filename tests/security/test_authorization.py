@@ -35,6 +35,7 @@ NEEDED: dict[type, Verb | None] = {
     m.Inventory: Verb.REPLICATE,
     m.Join: Verb.REPLICATE,
     m.OrderCarriedOut: Verb.REPLICATE,
+    m.TopicSealed: Verb.REPLICATE,
     m.AcceptEpoch: Verb.REPLICATE,
     m.AlterInSync: Verb.REPLICATE,
     m.Resign: Verb.REPLICATE,

@@ -16,8 +16,10 @@ from typing import Any
 import attrs
 import cbor2
 
+from octopi.generation_record import Generation, generation_state_fault
 from octopi.identifiers import (
     Offset,
+    PartitionId,
     TopicId,
     address_fault,
     consumer_name_fault,
@@ -78,6 +80,7 @@ _TEXTS: dict[object, str] = {
     relay_state_fault: "normal",
     order_refusal_fault: "not ready",
     topic_kind_fault: "relay",
+    generation_state_fault: "in_force",
 }
 """What a rule for texts allows."""
 
@@ -93,7 +96,11 @@ _FIXED: dict[type, dict[str, Any]] = {
         "recovered_epoch": 3,
     },
     TopicOptions: {"segment_bytes": 4096, "buffer_bytes": 65536},
-    TopicRecord: {"options": TopicOptions(buffer_bytes=65536)},
+    TopicRecord: {
+        "options": TopicOptions(buffer_bytes=65536),
+        "partitions": [PartitionId(3)],
+        "generations": [Generation(1, [PartitionId(3)], "in_force")],
+    },
     AcceptValue: {"successor": Ballot(9, 2, 3)},
     PlacedTold: {"point": packed_points([(Offset(7), _DIGEST)])},
     CompareTold: {"points": packed_points([(Offset(5), _DIGEST), (Offset(7), _DIGEST)])},

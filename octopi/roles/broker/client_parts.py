@@ -16,6 +16,7 @@ from octopi.roles.broker.internal_logs import InternalLogs
 from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.retaining import Retaining
+from octopi.roles.broker.sealing import Sealing
 from octopi.roles.broker.services.context import ClientContext
 from octopi.roles.broker.services.describe import DescribeService
 from octopi.roles.broker.services.forwarding import ForwardingService
@@ -89,4 +90,5 @@ def begin_client_parts(
     )
     nursery.start_soon(subscriptions.run)
     replicas.preparation.parts.append(subscriptions.prepare)
+    replicas.sealing = Sealing(environment, internal_logs, replicas.replica)
     return ClientParts(environment, replicas, readers, internal_logs, subscriptions)

@@ -134,6 +134,13 @@ class Decisions(Protocol):
     async def prepare_hand_over(self, partition: PartitionId) -> None:
         """Do what must be done before another broker leads the partition."""
 
+    async def seal_topic(self, order: m.SealTopic) -> m.TopicSealed:
+        """Seal a log that this broker leads.
+
+        Raises:
+          RefusedError: if it is not known to be sealed; see `octopi.roles.broker.sealing`.
+        """
+
     async def install_partitions(
         self, records: list[PartitionRecord], brokers: list[m.BrokerInfo]
     ) -> list[m.Undone]:

@@ -44,7 +44,7 @@ class TopicInstallation:
         wanted = [
             (topic, partition)
             for topic in topics
-            for partition in topic.partitions
+            for partition in topic.log_partitions
             if only in {None, partition}
         ]
         undone: dict[str, Undone] = {}

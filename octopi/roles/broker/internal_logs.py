@@ -99,12 +99,18 @@ class InternalLogs:
         self._append(partition, lambda: encoded, done)
 
     def append_fence(
-        self, partition: PartitionId, fence: Callable[[], EncodedEntry], done: Answer
+        self, partition: PartitionId, fence: Callable[[], EncodedEntry | None], done: Answer
     ) -> None:
         """Append the entry that *fence* returns, in the log of *partition*.  *fence* is called when
         all earlier appends are in the logs of the partition; if it raises an `OctopiError`, *done*
-        gets a `Refusal`.  *done*: as for `append`."""
-        self._append(partition, lambda: [fence()], done)
+        gets a `Refusal`.  If it returns none, *done* is called at once with a `CommitReceipt` of
+        the log's end.  *done*: as for `append`."""
+
+        def entries() -> list[EncodedEntry]:
+            entry = fence()
+            return [] if entry is None else [entry]
+
+        self._append(partition, entries, done)
 
     async def committed(self, partition: PartitionId, log: LocalLog, end: Offset) -> None:
         """Wait until the present leader of *partition* has committed *log*, one of its logs, up to

@@ -23,7 +23,7 @@ from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.kept_start import KeptStart, kept_start
 from octopi.roles.broker.log_checkpoint import LogCheckpoint, checkpoint_path
 from octopi.roles.broker.log_files import (
-    log_options,
+    alter_files,
     open_files,
     opened_state,
     sequences_below,
@@ -262,7 +262,7 @@ class LocalLog(ReadableLog):
                 await self._notes.add([topic])
             self.note_checkpoint()
             self.topic = with_shared_options(topic)
-            self._files.alter(log_options(topic.options))
+            alter_files(self._files, self.state, topic)
 
     async def restart(self, start: Offset) -> None:
         """Drop all records; the log continues at *start*.

@@ -17,6 +17,7 @@ from octopi.identifiers import Offset, PartitionId, TopicId, is_internal, topic_
 from octopi.limits import FETCH_BYTES_DEFAULT, LIST_COUNT_MAX, SEGMENT_BYTES_MAX
 from octopi.logger import get_logger
 from octopi.replication.epoch_history import EpochHistory
+from octopi.replication.generation_seals import note_generations
 from octopi.replication.log_state import LogState
 from octopi.replication.producer_sequences import ProducerSequences
 from octopi.roles.broker.replica_ends import ReplicaEnds, topic_of
@@ -172,7 +173,7 @@ def opened_state(
     highwater = Offset(stored.get("highwater", 0))
     if noted is not None:
         highwater = max(highwater, noted.highwater)
-    return LogState(
+    state = LogState(
         end=files.end,
         highwater=max(files.start, min(highwater, files.end)),
         flushed_end=files.flushed_end,
@@ -188,6 +189,14 @@ def opened_state(
             noted.recovery_point if noted else highwater,
         ),
     )
+    note_generations(state, topic)
+    return state
+
+
+def alter_files(files: SegmentedLog, state: LogState, topic: TopicRecord) -> None:
+    """Have a log go by the record *topic* from now on."""
+    note_generations(state, topic)
+    files.alter(log_options(topic.options))
 
 
 def restart_begun(disk: Disk, directory: str) -> Offset | None:

@@ -37,9 +37,10 @@ class LogRequests:
         found: Scan,
         answer: Answer,
         condition: Condition | None = None,
+        generation: int = 1,
     ) -> Callable[[], list[PartitionEffect]]:
         """The event that a client sent valid *records*, which *found* describes, to be appended if
-        *condition* holds."""
+        *condition* holds, and the log takes those of *generation*."""
         tracer = self._tracer
         if tracer is not None:
             answer = tracer.observed(log, found, answer)
@@ -55,7 +56,7 @@ class LogRequests:
                 return [OnLog(log.topic_id, Reply(answer, Refusal(status, reason)))]
             if (fence := self._ports.fence(machine.partition)) is not None:
                 return [OnLog(log.topic_id, Reply(answer, fence))]
-            effects = leader.receive(records, found, answer, condition)
+            effects = leader.receive(records, found, answer, condition, generation)
             return [OnLog(log.topic_id, effect) for effect in effects]
 
         return receive

@@ -43,7 +43,7 @@ from octopi.roles.broker.identity import BrokerIdentity
 from octopi.roles.broker.link_failures import first_error, is_final
 from octopi.roles.broker.order_parts import check_each_once
 from octopi.roles.broker.register_addresses import RegisterAddresses
-from octopi.roles.broker.register_orders import Order, answer_announcement
+from octopi.roles.broker.register_orders import Order, answer_announcement, answer_seal
 from octopi.tracing import steps
 from octopi.tracing.step import Step
 from octopi.transport.connection import Connection
@@ -445,6 +445,8 @@ class _Session:
             async for order in self._orders:
                 if isinstance(order, m.PrepareHandOver):
                     nursery.start_soon(self._prepare, order)
+                elif isinstance(order, m.SealTopic):
+                    nursery.start_soon(answer_seal, self._decisions, self._connection, order)
                 else:
                     await self._carry_out(order)
             nursery.cancel_scope.cancel()
@@ -474,7 +476,7 @@ class _Session:
             case m.BrokersStopping():
                 self._decisions.brokers_stopping(order.brokers)
                 return
-            case m.PrepareHandOver():
+            case m.PrepareHandOver() | m.SealTopic():
                 return  # it is done beside the other orders
             case m.InstallPartitions():
                 undone = await self._decisions.install_partitions(order.partitions, order.brokers)

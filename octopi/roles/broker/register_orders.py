@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
-from octopi.errors import RefusedError, Status, StorageError
+from octopi.errors import ConnectionLostError, RefusedError, Status, StorageError
 from octopi.roles.answers import refuse
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 
 if TYPE_CHECKING:
+    from octopi.roles.broker.controller_link import Decisions
     from octopi.roles.broker.hand_over_question import HandOverQuestion
 
 Order = (
@@ -22,8 +24,18 @@ Order = (
     | m.BrokersStopping
     | m.InstallRelaySets
     | m.AnnounceHandOver
+    | m.SealTopic
 )
 """The orders of a register: all messages that it may send on the membership endpoint."""
+
+
+async def answer_seal(decisions: Decisions, connection: Connection, order: m.SealTopic) -> None:
+    """Seal a log, and answer where it ends."""
+    with contextlib.suppress(ConnectionLostError):
+        try:
+            connection.post(await decisions.seal_topic(order))
+        except RefusedError as error:
+            refuse(connection, order.request, error)
 
 
 async def answer_announcement(

@@ -149,15 +149,21 @@ class ReplicaDriver:
             self._drain()
 
     def produce(
-        self, log: LocalLog, records: bytes, answer: Answer, condition: Condition | None = None
+        self,
+        log: LocalLog,
+        records: bytes,
+        answer: Answer,
+        condition: Condition | None = None,
+        generation: int = 1,
     ) -> None:
-        """Append *records* if *condition* holds; *answer* is called once, now or later.
+        """Append *records* if *condition* holds, and the log takes those of *generation*; *answer*
+        is called once, now or later.
 
         Raises:
           RefusedError: if the records are not valid.
         """
         found = scan_produced(records)
-        self.submit(self._requests.produced(log, records, found, answer, condition))
+        self.submit(self._requests.produced(log, records, found, answer, condition, generation))
 
     def append_made(
         self, log: LocalLog, make: Callable[[LogLeader], bytes | Offset], answer: Answer

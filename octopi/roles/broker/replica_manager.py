@@ -37,6 +37,7 @@ from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.replica_state import begin_state, has_state
 from octopi.roles.broker.replica_streams import ReplicaStreams
 from octopi.roles.broker.retirement import ReplicaRetirement
+from octopi.roles.broker.sealing import Sealing
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.directories import make_durable_directory
 from octopi.storage.flush_policy import FlushOptions
@@ -101,6 +102,8 @@ class ReplicaManager(Decisions):
         """The followers that are far behind."""
         self.preparation = HandOverPreparation(environment)
         """Prepares hand-overs of the partitions that this broker leads."""
+        self.sealing: Sealing | None = None
+        """Seals logs that this broker leads; None: it has not begun."""
         self.status = BrokerHealth(environment, data_directory)
         self._installation = TopicInstallation(environment, self.store, self._replicas, self.status)
         self._streams = ReplicaStreams(
@@ -408,6 +411,11 @@ class ReplicaManager(Decisions):
     async def prepare_hand_over(self, partition: PartitionId) -> None:
         """Do what must be done before another broker leads the partition."""
         await self.preparation.prepare(partition)
+
+    async def seal_topic(self, order: m.SealTopic) -> m.TopicSealed:
+        """Seal a log that this broker leads: see `Sealing.seal`."""
+        assert self.sealing is not None, "the broker has begun"
+        return await self.sealing.seal(order)
 
     async def install_topics(self, topics: list[TopicRecord]) -> list[m.Undone]:
         """Ensure that there is a log of each of *topics* in each of its partitions that this broker

@@ -18,7 +18,7 @@ from octopi.coordination.journal_entries import (
     TopicDeleted,
 )
 from octopi.identifiers import PartitionId
-from octopi.roles.noted_events import NotedEvents, changed_options
+from octopi.roles.noted_events import NotedEvents, changed_generation, changed_options
 from octopi.wire.messages import PartitionRecord
 
 
@@ -42,7 +42,9 @@ class EventLog(NotedEvents):
                 self.topic_created(record.topic)
             case TopicAltered(record):
                 former = before.topic(record.topic)
-                changes = "" if former is None else changed_options(former.options, record.options)
+                if former is None or not (changes := changed_generation(former, record)):
+                    options = record.options if former is None else former.options
+                    changes = changed_options(options, record.options)
                 self.topic_altered(record.topic, changes)
             case RelaySetDecided(relays):
                 members = ", ".join(map(str, relays.members))

@@ -133,6 +133,13 @@ class HandingOver:
                 f"`octopi-node topics delete --id {one.topic_id}`",
                 Status.INVALID_OPTION,
             )
+        for topic in controller.state.topics_after("", controller.state.topic_count):
+            if topic.generations:
+                raise RefusedError(
+                    f"topic {topic.topic} has had other partitions: a cluster without a register "
+                    "can't hold such topics yet",
+                    Status.INVALID_OPTION,
+                )
         directories = {
             broker: member.directory
             for broker, member in self._members.items()

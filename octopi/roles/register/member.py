@@ -11,9 +11,18 @@ import attrs
 import trio
 
 from octopi.coordination.controller import Controller
+from octopi.coordination.generations import SealedLog
 from octopi.environment import Environment
 from octopi.errors import ConnectionLostError, NotReadyError, ProtocolError, RefusedError
-from octopi.identifiers import BrokerId, DirectoryId, Incarnation, PartitionId
+from octopi.identifiers import (
+    BrokerId,
+    DirectoryId,
+    Epoch,
+    Incarnation,
+    Offset,
+    PartitionId,
+    TopicId,
+)
 from octopi.limits import (
     MEMBERSHIP_HEARTBEAT_TIMEOUT_S,
     ORDER_RETRY_S,
@@ -133,6 +142,24 @@ class Member:
             contextlib.suppress(ConnectionLostError, RefusedError),
         ):
             await self._connection.request(request, m.Done, REQUEST_TIMEOUT_S)
+
+    @property
+    def knows_seals(self) -> bool:
+        """Whether the broker is of a version that has generations of topics."""
+        return self._connection.version >= m.DECLARATIONS[m.SealTopic].since
+
+    async def seal_topic(
+        self, topic_id: TopicId, partition: PartitionId, epoch: Epoch, generation: int
+    ) -> SealedLog | None:
+        """Have the broker, which leads *partition* in *epoch*, seal the log of a topic for the next
+        *generation*; return where the log ends, or None if it is not known to be sealed."""
+        order = m.SealTopic(self._connection.next_request(), topic_id, partition, epoch, generation)
+        try:
+            answer = await self._connection.request(order, m.TopicSealed, REQUEST_TIMEOUT_S)
+        except (ConnectionLostError, ProtocolError, RefusedError) as error:
+            _log.info("log not sealed", broker=self.broker, partition=partition, why=str(error))
+            return None
+        return SealedLog(Epoch(answer.epoch), Offset(answer.end))
 
     async def announce_hand_over(self, attempt: str, record: bytes) -> str:
         """Have the broker store that the register is about to hand over; return why it has not;
@@ -268,7 +295,7 @@ class Member:
         partitions = self._controller.state.partitions
         return [
             partitions[number]
-            for number in sorted({one for record in records for one in record.partitions})
+            for number in sorted({one for record in records for one in record.log_partitions})
             if number not in self._hosts and self.broker in partitions[number].replicas
         ]
 

@@ -92,7 +92,7 @@ class Members(Mapping[BrokerId, Member]):
                 held = [
                     topic
                     for topic in topics
-                    if any(broker in partitions[one].replicas for one in topic.partitions)
+                    if any(broker in partitions[one].replicas for one in topic.log_partitions)
                 ]
                 if member is not reporter:
                     nursery.start_soon(member.install_topics, held)

@@ -24,6 +24,7 @@ from octopi.roles.register.departures import Departures
 from octopi.roles.register.election_driver import ElectionDriver
 from octopi.roles.register.event_log import EventLog
 from octopi.roles.register.gathering import Gathering
+from octopi.roles.register.generations import Generations
 from octopi.roles.register.hand_overs import HandOvers
 from octopi.roles.register.handing_over import HandingOver
 from octopi.roles.register.leader_requests import LeaderRequests
@@ -144,6 +145,10 @@ class RegisterNode:
             self.relay_sets,
             partial(self.shedding.placement, options.placement),
             tasks,
+        )
+
+        self.generations = Generations(
+            environment, self.controller, self.decisions, self.gathering, self.members, tasks
         )
 
     @property

@@ -129,3 +129,4 @@ def run_parts(node: RegisterNode, tasks: trio.Nursery) -> None:
     tasks.start_soon(node.election_driver.run)
     tasks.start_soon(node.rebalancing.run, node.options.rebalance_interval_s)
     tasks.start_soon(node.shedding.run)
+    node.generations.resume()

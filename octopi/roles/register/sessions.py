@@ -130,6 +130,7 @@ class MembershipSession:
             life, credential = seals.of_life(state.life), seals.credential(broker)
             self._connection.post(m.Joined(join.request, state.cluster, broker, life, credential))
             await admissions.sync(self._member, broker, reported)
+            self._node.generations.resume()
             await self._node.members.keep_telling(self._member)
         except ConnectionLostError:
             pass

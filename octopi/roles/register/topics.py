@@ -212,7 +212,8 @@ class Topics(KeptTopics):
             if installing is not None:
                 await installing.wait()
             partitions = self._controller.state.partitions
-            holders = {one for number in topic.partitions for one in partitions[number].replicas}
+            records = [partitions[number] for number in topic.log_partitions]
+            holders = {one for record in records for one in record.replicas}
             async with trio.open_nursery() as nursery:
                 for broker in sorted(holders):
                     nursery.start_soon(self._install_at, broker, topic)

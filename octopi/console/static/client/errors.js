@@ -32,6 +32,7 @@ const STATUSES = new Map([
   [42, ["no_broker", true]],
   [43, ["shutting_down", true]],
   [44, ["no_quorum", true]],
+  [45, ["stale_route", true]],
   [46, ["history_forked", false]],
   [48, ["buffer_full", true]],
   [49, ["answer_lost", true]],

@@ -20,7 +20,7 @@ const BEFORE_APPEND = new Set([
   "malformed_message", "unknown_message", "unsupported_version", "wrong_endpoint", "message_too_large", "too_many",
   "unknown_topic", "invalid_topic", "unknown_partition", "invalid_option", "wrong_kind", "topic_closed", "malformed_record",
   "record_checksum", "condition_failed", "sequence_gap", "producer_fenced", "unknown_producer", "not_leader", "not_ready", "no_broker",
-  "shutting_down", "no_quorum", "buffer_full", "disk_full", "unauthenticated", "forbidden", "expired", "over_limit", "quota_exceeded", "not_a_member",
+  "shutting_down", "no_quorum", "stale_route", "buffer_full", "disk_full", "unauthenticated", "forbidden", "expired", "over_limit", "quota_exceeded", "not_a_member",
   "unreachable", "page_refused", "token",
 ]);
 const MAY_BE_ELSEWHERE = new Set(["unknown_topic", "unknown_partition"]);

@@ -54,7 +54,8 @@ class ProduceService(Service):
 
         try:
             replica = self._context.replica(message.partition)
-            replica.produce(log, message.records, answer, message.condition)
+            generation = max(1, message.generation)
+            replica.produce(log, message.records, answer, message.condition, generation)
         except OctopiError:
             if settle is not None:
                 settle(None)
