@@ -103,5 +103,7 @@ class GenerationSeal:
 
     def least_generation(self, log: LogState) -> int:
         """The lowest generation of which *log* takes messages; 0: of any."""
-        number = self.number
-        return log.generation if number in log.cancelled else max(log.generation, number)
+        number, least = self.internal.sequences.last_epoch(self.producer), log.generation
+        if number is None or number <= least or number in log.cancelled:
+            return least
+        return number

@@ -131,7 +131,11 @@ class LogLeader:
             reason += f"{run.producer_epoch}"
             return [Reply(answer, Refusal(Status.PRODUCER_FENCED, reason))]
         verdict = self.log.sequences.check(run)
-        if self.is_sealed_for(generation) and self.log.sequences.lacks(run):
+        if (
+            (seal := self.seal) is not None
+            and generation < seal.least_generation(self.log)
+            and self.log.sequences.lacks(run)
+        ):
             return self._refuse_generation(answer)
         if isinstance(verdict, Refused):
             return [Reply(answer, Refusal(verdict.status, verdict.reason))]
@@ -155,14 +159,9 @@ class LogLeader:
             return [Reply(answer, Refusal(verdict.status, verdict.reason))]
         if isinstance(verdict, Repeated):
             return self._answer_again(verdict.first, verdict.last, answer)
-        if self.is_sealed_for(generation):
+        if self.seal is not None and generation < self.seal.least_generation(self.log):
             return self._refuse_generation(answer)
         return self._append(records, scan, answer, condition)
-
-    def is_sealed_for(self, generation: int) -> bool:
-        """Whether the log takes no messages of that *generation* of the topic any more."""
-        least = self.seal.least_generation(self.log) if self.seal is not None else 0
-        return generation < least
 
     def _refuse_generation(self, answer: Answer) -> list[Effect]:
         reason = "the topic has, or is about to have, other partitions: nothing was stored"

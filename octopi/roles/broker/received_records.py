@@ -5,7 +5,7 @@ from __future__ import annotations
 from octopi.errors import ChecksumError, RefusedError, Status
 from octopi.limits import RECORDS_PER_PRODUCE_MAX, RECORDS_PER_REPLICATE_MAX
 from octopi.record import Scan, scan
-from octopi.replication.producer_sequences import is_sealer
+from octopi.replication.producer_sequences import SEALER
 from octopi.wire.messages import Replicate
 
 
@@ -27,8 +27,9 @@ def scan_produced(records: bytes) -> Scan:
         raise RefusedError(f"record at byte {found.valid_bytes}: {found.fault}", status)
     if not found.count:
         raise RefusedError("a produce without records", Status.MALFORMED_RECORD)
-    if any(is_sealer(run.producer_id) for run in found.runs):
-        raise RefusedError("no client may use this producer id", Status.MALFORMED_RECORD)
+    for run in found.runs:
+        if run.producer_id.startswith(SEALER):
+            raise RefusedError("no client may use this producer id", Status.MALFORMED_RECORD)
     return found
 
 
