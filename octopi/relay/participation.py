@@ -15,6 +15,7 @@ from octopi.limits import (
     RELAYS_MAX,
 )
 from octopi.relay.adoption import AdoptionKind, EpochAdoption
+from octopi.relay.anti_entropy import RepairCounts
 from octopi.relay.buffer import BufferBounds
 from octopi.relay.effects import (
     BeginLife,
@@ -85,6 +86,8 @@ class RelayParticipation:
         self.rules = StreamRules(bounds or BufferBounds())
         self._random = random
         self._effects: list[RelayEffect] = []
+        self.repaired = RepairCounts()
+        """What repairs did since this relay was started."""
         self.streams = self._no_streams()
         self.hearing = Hearing(me, relay_set, now)
         self._fence = Fence()
@@ -102,7 +105,9 @@ class RelayParticipation:
         self._scrubs_at = now + scrub_s
 
     def _no_streams(self) -> RelayStreams:
-        return RelayStreams(self.me, self.known_set, self.rules, self._effects.append)
+        return RelayStreams(
+            self.me, self.known_set, self.rules, self._effects.append, repaired=self.repaired
+        )
 
     # --- what it is ----------------------------------------------------------------------
 
@@ -311,6 +316,7 @@ class RelayParticipation:
             self.rules.removed,
             now,
             keeps_delivered=is_same,
+            repaired=self.repaired,
         )
         self._effects += self.adoption.advance(now)
         self._look_at_adoption(now)

@@ -285,6 +285,11 @@ class BrokerRelays(MemoryTopics):
         """A connection of another relay."""
         return RelaySession(self._links, connection)
 
+    @property
+    def clocks(self) -> dict[BrokerId, float]:
+        """See `RelayLinks.clocks`; empty: this broker keeps no topics in memory."""
+        return {} if self._serving is None else self._serving.links.clocks
+
     def _links(self) -> RelayLinks:
         """The connections with other relays.
 
