@@ -39,6 +39,7 @@ from octopi.wire.declarations import (
     on_the_cluster,
     request,
 )
+from octopi.wire.proofs import PROOF_BYTES_MAX
 
 
 @attrs.frozen
@@ -360,6 +361,9 @@ class Subscribe:
     anchor: Anchor = ""
     """The anchor of `offset`; if the log has another one, the request is refused with
     ``history_forked``."""
+    proven: Annotated[bool, MayBeMissing()] = False
+    """Have each `Delivery` carry what is needed to compute the digests of a relay topic; of a topic
+    in logs the request is refused with ``wrong_kind``."""
 
 
 @answer("subscribed", TO_CLIENT)
@@ -388,6 +392,8 @@ class Delivery:
     highwater: Offset
     anchor: Anchor = ""
     """The anchor of every place behind the first record."""
+    proof: Annotated[bytes, AtMost(PROOF_BYTES_MAX), MayBeMissing()] = b""
+    """See `octopi.wire.proofs`; empty: it was not asked for."""
 
 
 @notice("credit", CLIENT_TO_LEADER, needs=ANY_TOKEN)

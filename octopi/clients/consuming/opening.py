@@ -45,6 +45,7 @@ class ConsumerOptions:
     reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S
     wait_for_topic: float | None = None
     create: bool = False
+    proven: bool = False
 
     def __attrs_post_init__(self) -> None:
         within("window_bytes", self.window_bytes, 1, _WINDOW_BYTES_MAX)
@@ -62,6 +63,7 @@ class ConsumerOptions:
             reconnect_timeout_s=self.reconnect_timeout_s,
             skip_gaps=self.on_gap == "skip",
             resume_forks=self.on_fork == "resume",
+            proven=self.proven,
         )
 
 

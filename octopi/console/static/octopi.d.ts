@@ -57,6 +57,9 @@ export interface SubscribeOptions {
   waitForTopic?: number;
   /** Create a topic that doesn't exist, with default options, instead of waiting for it. */
   create?: boolean;
+  /** Compute the digests of a relay topic from what arrives: iterating throws `digest_mismatch` if
+   *  relays state others.  A topic in logs is refused with `wrong_kind`. */
+  proven?: boolean;
 }
 
 export interface SubscriptionOptions {

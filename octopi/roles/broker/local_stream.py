@@ -55,6 +55,14 @@ class LocalStream(ReadLog, Protocol):
         """The anchor to go on with of a reader that begins at *offset* with the anchor *given*,
         which was checked."""
 
+    def proof(self, offset: Offset, end: Offset) -> bytes:
+        """What a reader needs to compute the digests of the records from *offset* to *end*, which
+        were read (`octopi.wire.proofs`); empty if there are none.
+
+        Raises:
+          RefusedError: WRONG_KIND, if there are no digests.
+        """
+
     def check_anchor(self, offset: Offset, anchor: str) -> None:
         """Check that what a reader has read before *offset* is what is here.
 

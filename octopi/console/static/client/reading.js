@@ -160,14 +160,15 @@ export class Reading {
 
   async #start() {
     const { signal } = this.#ending;
-    const { from, partition, window, onGap, onFork } = this.#options;
+    const { from, partition, window, onGap, onFork, proven } = this.#options;
     const cluster = this.#cluster;
     const { info, isNew } = await this.#findTopic(signal);
     const starts = await this.#starts(info, isNew && (from === "latest" || from?.last) ? "earliest" : from, chosen(info, partition), signal);
+    const DigestChain = proven && (await this.#hooks.more()).DigestChain;
     this.#topicId = info.topic_id;
     for (const [one, start] of starts) this.#offsets.set(one, start.offset);
     for (const [one, start] of starts) {
-      const log = { topic: this.#topic, topicId: info.topic_id, partition: one, start, window, skipGaps: onGap === "skip", resumeForks: onFork === "resume" };
+      const log = { topic: this.#topic, topicId: info.topic_id, partition: one, start, window, skipGaps: onGap === "skip", resumeForks: onFork === "resume", chain: proven ? new DigestChain(`${this.#topic}/${one}`, start.anchor) : null };
       const follower = new LogFollower(cluster, log, {
         onRecords: (follower, offset, records, anchor) => {
           this.#ready.push({ follower, records: readRecords(records, offset, this.#topic, one), anchor, damage: null });

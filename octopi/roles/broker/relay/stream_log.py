@@ -33,6 +33,7 @@ from octopi.relay.digest import Digest
 from octopi.relay.stream import RelayStream
 from octopi.storage.time_slices import Slices
 from octopi.wire.messages import LogCount, LogInfo
+from octopi.wire.proofs import packed_proof
 
 _ANCHOR_BYTES: Final = 8
 
@@ -202,6 +203,24 @@ class StreamLog:
             return _anchor(offset, digest)
         covering = stream.buffer.covering(offset)
         return NO_ANCHOR if covering is None else _anchor(covering.end, covering.digest)
+
+    def proof(self, offset: Offset, end: Offset) -> bytes:
+        """See `octopi.roles.broker.local_stream.LocalStream`."""
+        stream = self._find(self.topic_id)
+        if stream is None or end <= offset:
+            return b""
+        first = stream.buffer.covering(offset)
+        assert first is not None, "they were read"
+        before = stream.buffer.digest_at(first.offset)
+        assert before is not None
+        rows, one = [], first
+        while True:
+            rows.append((one.id, len(one.records), one.digest))
+            if one.end >= end:
+                return packed_proof(first.offset, before, rows)
+            following = stream.buffer.transaction_at(one.end)
+            assert following is not None
+            one = following
 
     def anchor_opened(self, offset: Offset, given: str) -> Anchor:
         """See `octopi.roles.broker.local_stream.LocalStream`: *given* may lie behind *offset*, and
