@@ -292,10 +292,12 @@ class FindOffset:
     partition: PartitionId
     at: Text
     """``earliest``, ``latest``, ``timestamp`` (the first record with a time stamp not below
-    `value`, in ms; latest if there is none), ``last`` (`value` records before latest) or
+    `value`, in ms; latest if there is none), ``last`` (`value` records before latest),
     ``boundary`` (the last record that starts at or before offset `value`, from earliest to
-    latest)."""
+    latest) or ``message`` (just behind the record of a relay topic that has `id`)."""
     value: int
+    id: Annotated[bytes, AtMost(16), MayBeMissing()] = b""
+    """Of a message: 16 bytes; empty unless `at` is ``message``."""
 
 
 @answer("found_offset", TO_CLIENT)

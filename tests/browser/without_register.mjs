@@ -1,5 +1,5 @@
 // Publishes and reads with octopi.js, a line of standard input after the other: "publish TEXT" or
-// "read COUNT" (from where it read last), or "prove COUNT", which computes digests; answers with a line
+// "read COUNT" (from where it read last), or "prove COUNT", which computes digests, or "behind ID", for what follows a message; answers with a line
 // of JSON, or the code of an error.
 
 import { createInterface } from "node:readline";
@@ -16,6 +16,11 @@ for await (const line of createInterface({ input: process.stdin })) {
   if (deed === "publish") {
     const { offset, duplicate, id, digest } = await octopi.publish("orders", argument);
     answer = { offset, duplicate, id: id && toHex(id), digest: digest && toHex(digest) };
+  } else if (deed === "behind") {
+    const from = new Uint8Array(Buffer.from(argument, "hex"));
+    const reading = octopi.subscribe("orders", { from });
+    answer = await reading.next().then(({ value }) => value.text(), ({ code }) => code);
+    reading.unsubscribe();
   } else {
     if (!readings.has(deed)) readings.set(deed, octopi.subscribe("orders", { from: "earliest", proven: deed === "prove" }));
     answer = [];

@@ -26,7 +26,9 @@ from octopi.wire.messages import FoundOffset, TopicInfo
 _WINDOW_BYTES_MAX: Final = 2**40
 _WAIT_S_MAX: Final = 86_400 * 365
 
-FindOffsetIn: TypeAlias = Callable[[TopicName, PartitionId, str, int], Awaitable[FoundOffset]]
+FindOffsetIn: TypeAlias = Callable[
+    [TopicName, PartitionId, str, int | bytes], Awaitable[FoundOffset]
+]
 """As `octopi.clients.routing.RequestRouter.find_offset`."""
 
 

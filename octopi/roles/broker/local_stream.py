@@ -48,6 +48,14 @@ class LocalStream(ReadLog, Protocol):
           OctopiError: if there is no such offset.
         """
 
+    def find_message(self, identity: bytes) -> Offset:
+        """The offset just behind the committed record with that id.
+
+        Raises:
+          RefusedError: WRONG_KIND, if records have no ids; INVALID_OPTION, if *identity* is none.
+          OffsetOutOfRangeError: if no such record is in memory.
+        """
+
     def anchor_before(self, offset: Offset) -> Anchor:
         """The anchor for *offset*; empty if it isn't known."""
 

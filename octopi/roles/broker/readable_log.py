@@ -167,6 +167,14 @@ class ReadableLog:
         """See `octopi.roles.broker.local_stream.LocalStream`: this broker may know more epochs."""
         return self.anchor_before(offset)
 
+    def find_message(self, identity: bytes) -> Offset:
+        """See `octopi.roles.broker.local_stream.LocalStream`."""
+        raise RefusedError(
+            f"topic {self.name} is in logs, whose messages have no ids: start at an offset or a "
+            "position",
+            Status.WRONG_KIND,
+        )
+
     def proof(self, offset: Offset, end: Offset) -> bytes:
         """See `octopi.roles.broker.local_stream.LocalStream`."""
         raise RefusedError(

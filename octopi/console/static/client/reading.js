@@ -262,9 +262,10 @@ export class Reading {
 function question(from) {
   if (from === "earliest" || from === "latest") return { at: from, value: 0 };
   if (from instanceof Date && !Number.isNaN(from.getTime())) return { at: "timestamp", value: Math.max(0, from.getTime()) };
+  if (from instanceof Uint8Array) return { at: "message", value: 0, id: from };
   if (Number.isSafeInteger(from?.last) && from.last > 0) return { at: "last", value: from.last };
   if (Number.isSafeInteger(from) && from >= 0) return null;
-  throw new OctopiError("invalid_option", `from is ${String(from)}; it must be earliest, latest, an offset, { last: n }, a Date or a position`);
+  throw new OctopiError("invalid_option", `from is ${String(from)}; it must be earliest, latest, an offset, { last: n }, a Date, a message's id or a position`);
 }
 
 function chosen(info, partition) {

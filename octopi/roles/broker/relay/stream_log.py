@@ -30,6 +30,7 @@ from octopi.position import NO_ANCHOR, Anchor, checked_anchor
 from octopi.record import record_end, record_timestamp_ms, scan, whole_records_end
 from octopi.relay.buffer import RelayTransaction
 from octopi.relay.digest import Digest
+from octopi.relay.message_ids import MESSAGE_ID_BYTES, MessageId
 from octopi.relay.stream import RelayStream
 from octopi.storage.time_slices import Slices
 from octopi.wire.messages import LogCount, LogInfo
@@ -308,6 +309,28 @@ class StreamLog:
             f"an offset is found at earliest, latest, timestamp, last or boundary, not {at[:20]!r} "
             f"{value}",
             Status.INVALID_OPTION,
+        )
+
+    def find_message(self, identity: bytes) -> Offset:
+        """See `octopi.roles.broker.local_stream.LocalStream`."""
+        if len(identity) != MESSAGE_ID_BYTES:
+            raise RefusedError(
+                f"the id of a message has {MESSAGE_ID_BYTES} bytes, not {len(identity)}",
+                Status.INVALID_OPTION,
+            )
+        stream = self._find(self.topic_id)
+        found = None if stream is None else stream.buffer.find(MessageId(identity))
+        if found is not None and found[0].end <= self.highwater:
+            transaction, number = found
+            if number < scan(transaction.records).count:
+                position = 0
+                for _ in range(number + 1):
+                    position = record_end(transaction.records, position)
+                return Offset(transaction.offset + position)
+        raise OffsetOutOfRangeError(
+            f"{self.name}/{self.partition}: no message with id {identity.hex()} is in memory, "
+            f"which has offsets {self.start} to {self.highwater}: it is too old, or none of this "
+            "topic"
         )
 
     def count(self) -> Slices[LogCount]:
