@@ -105,6 +105,8 @@ BOUNDS_NOBODY_ELSE = {
         "RELAY_ANSWER_S",
         "RELAY_AWAY_S",
         "RELAY_BACK_S",
+        "RELAY_BALANCE_S",
+        "RELAY_BALANCE_S_MAX",
         "RELAY_CHANGE_S",
         "RELAY_CONNECT_S",
         "RELAY_FETCH_S",

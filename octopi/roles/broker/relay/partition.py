@@ -145,6 +145,11 @@ class RelayPartition:
         if self.member is not None:
             self.member.know_set(relay_set)
 
+    def wish(self, sequencer: BrokerId) -> None:
+        """See `octopi.relay.member.RelayMember.wish`."""
+        if self.member is not None:
+            self.member.wish(sequencer)
+
     def bound(self, topic_id: TopicId, bounds: BufferBounds) -> None:
         """Give a stream bounds of its own."""
         if self.member is not None:
