@@ -3,11 +3,15 @@ ask the system for, as strace sees it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import signal
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +52,24 @@ def traced(node: NodeProcess) -> Path:
 
     node.command = under_strace
     return calls
+
+
+@contextmanager
+def ended(*nodes: NodeProcess) -> Iterator[None]:
+    """Have *nodes* end by themselves behind the block, so that strace has told everything.  A node
+    whose strace is killed would go on, with calls that fail."""
+    processes = [one._running() for one in nodes]
+    try:
+        yield
+        for one in processes:
+            assert one.stdin is not None
+            one.stdin.close()
+        for node in nodes:
+            node.wait()
+    finally:
+        for one in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(one.pid, signal.SIGKILL)  # of a session of its own
 
 
 def calls_in(path: Path, begin: float, end: float) -> tuple[int, Counter[str]]:
@@ -112,13 +134,13 @@ def test_no_relay_writes_a_file_between_a_producer_and_consumers(nodes: NodeProc
     traces = [traced(one) for one in relays]
     for one in relays:
         one.launch()
-    for one in relays:
-        one.wait_ready()
-    begun, ended = trio.run(produce_and_consume, relays[0].url, [one.url for one in relays[1:]])
-    for one in relays:
-        one.close()
+    with ended(*relays):
+        for one in relays:
+            one.wait_ready()
+        others = [one.url for one in relays[1:]]
+        begin, end = trio.run(produce_and_consume, relays[0].url, others)
     for path in traces:
-        sent, files = calls_in(path, begun, ended)
+        sent, files = calls_in(path, begin, end)
         assert files == Counter(), path.name
         assert sent >= MESSAGES, "strace sees what is sent"
 
@@ -129,14 +151,14 @@ def test_a_topic_in_logs_is_seen_to_be_written(nodes: NodeProcesses) -> None:
     broker = nodes.node("broker-1", "broker", "--register", register.url)
     path = traced(broker)
     broker.launch()
-    broker.wait_ready()
 
     async def run() -> tuple[float, float]:
         async with octopi.connect(broker.url) as client:
             await client.create_topic("prices")
         return await produce_and_consume(broker.url, [])
 
-    begun, ended = trio.run(run)
-    broker.close()
-    _, files = calls_in(path, begun, ended)
+    with ended(broker):
+        broker.wait_ready()
+        begin, end = trio.run(run)
+    _, files = calls_in(path, begin, end)
     assert files.total() >= MESSAGES, files
