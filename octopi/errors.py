@@ -26,6 +26,7 @@ The tree::
     |   +-- ProducerFencedError    a later life of the named producer has begun
     |   +-- RedirectLoopError      brokers name each other as the leader
     +-- HistoryLostError           retention removed the records to be read next
+    +-- DigestMismatchError        what a relay sent is not what the digests say
     +-- TopicReplacedError         the topic of a position was deleted and created again
     +-- DeliveryError              a message got no receipt
         +-- NotDeliveredError          the message is certainly not stored
@@ -834,6 +835,22 @@ class HistoryLostError(OctopiError):
         """The offset of the record that the consumer would read next (bytes)."""
         self.available_from = available_from
         """The start of the log now (bytes)."""
+
+
+class DigestMismatchError(OctopiError):
+    """What a relay sent to a consumer with ``proven=True`` is not what the digests say: something
+    before `offset` was changed, left out or put elsewhere.
+
+    A relay's memory, or a program between, is wrong.  What came before is good; read on from
+    `Consumer.position` at another relay.
+    """
+
+    _code = "digest_mismatch"
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
+        """Where the digests differ (bytes)."""
 
 
 class TopicReplacedError(OctopiError):

@@ -817,6 +817,20 @@ RELAY_AHEAD_MAX: Final = 1_024
 RELAY_REPEATS_MAX: Final = 1_000
 """Streams of which a relay repeats to another one in a beat how far it is."""
 
+RELAY_BALANCE_S: Final = 5.0
+"""How long the wished sequencer of a relay partition has been part of the epoch before the present
+one hands over to it."""
+
+RELAY_BALANCE_S_MAX: Final = 320.0
+"""The same after several times: each time that a relay has handed over, it waits twice as long."""
+
+RELAY_CLOCK_BEATS: Final = 20
+"""Of how many beats of another relay one looks at the clock: the fastest of them is believed."""
+
+RELAY_CLOCK_APART_S: Final = 1.0
+"""How far apart the clocks of two relays may be before it is worth a warning: ids are in the order
+of time only as well as clocks agree."""
+
 RELAY_STORE_RETRY_S: Final = 1.0
 """How long a relay that could not store a generation waits before it tries again."""
 

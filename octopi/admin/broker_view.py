@@ -60,7 +60,9 @@ class BrokerNodeView:
         return [
             BrokerMetrics(node.replicas, parts.readers, node.streams.readers, logs_max),
             SubscriptionMetrics(parts),
-            RelayMetrics(node.environment.clock, node.relays.partitions),
+            RelayMetrics(
+                node.environment.clock, node.relays.partitions, lambda: node.relays.clocks
+            ),
         ]
 
 

@@ -27,6 +27,7 @@ from octopi.admin.page_writer import (
     count_wanted,
     number_wanted,
 )
+from octopi.admin.relay_look import relay_page
 from octopi.admin.ring_look import ring_page
 from octopi.clients.answers import BrokerLog, NodeInfo
 from octopi.identifiers import SYSTEM_PREFIX, PartitionId
@@ -109,6 +110,7 @@ async def cluster_page(
     page.field("register_heard_at_ms", seen.register_heard_at_ms)
     page.field("register_trouble", seen.register_trouble[:REASON_CHARACTERS_MAX])
     page.field("ring", None if seen.ring is None else ring_page(seen.ring))
+    page.field("relays", None if seen.relays is None else relay_page(seen.relays, covers))
     left_at = {one.broker: one.at_ms for one in seen.events.events if one.kind == "broker_left"}
     leads: dict[int | None, int] = {}
     holds: dict[int, int] = {}

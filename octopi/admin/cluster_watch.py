@@ -25,6 +25,7 @@ from octopi.admin.cluster_snapshot import (
 )
 from octopi.admin.message_count_watch import MessageCountWatch
 from octopi.admin.page_writer import InSlices
+from octopi.admin.relay_look import RelayLook, look_at_relays
 from octopi.admin.ring_look import RingLook, look_at_ring
 from octopi.admin.subscription_watch import SubscriptionWatch
 from octopi.clients.answers import BrokerLog
@@ -93,6 +94,8 @@ class CachedSnapshot:
     """Why the register did not answer: what it said last is shown again.  Empty: it did."""
     ring: RingLook | None = None
     """What brokers say of the ring, in a cluster without a register."""
+    relays: RelayLook | None = None
+    """What relays say of topics in memory; None: there is none."""
 
 
 class ClusterWatch:
@@ -200,11 +203,16 @@ class ClusterWatch:
         }
         names: dict[PartitionId, list[str]] = {}
         min_insync: dict[PartitionId, int] = {}
+        in_memory: list[TopicInfo] = []
         async for info in InSlices(topics, 10 * PAGE_SLICE_COUNT):
-            for one in () if info.is_relay else info.partitions:
+            if info.is_relay:
+                in_memory.append(info)
+                continue
+            for one in info.partitions:
                 names.setdefault(one.partition, []).append(info.topic)
                 needed = max(info.options.min_insync, min_insync.get(one.partition, 1))
                 min_insync[one.partition] = needed
+        relays = await look_at_relays(router, in_memory, seen.cluster.brokers)
         away = [RING_AWAY if self._in_ring else REGISTER_AWAY] if trouble else []
         return CachedSnapshot(
             self._environment.clock.wall_ms(),
@@ -221,6 +229,7 @@ class ClusterWatch:
             heard_at_ms,
             trouble,
             ring,
+            relays,
         )
 
 

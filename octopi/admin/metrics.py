@@ -23,7 +23,6 @@ from prometheus_client.registry import Collector
 
 from octopi.admin.collectors import LOGS_COUNT_MAX, SlowCollector
 from octopi.admin.node_views import NodeView
-from octopi.metrics.latencies import BOUNDS_S
 from octopi.printable import printable
 from octopi.transport.memory_budget import MemoryBudget
 from octopi.transport.server_statistics import ServerStatistics
@@ -159,9 +158,5 @@ def _latencies(traffic: ServerStatistics) -> Metric:
         labels=["request"],
     )
     for request, histogram in list(traffic.latencies.by_request.items()):
-        total, buckets = 0, []
-        for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), histogram.counts, strict=True):
-            total += count
-            buckets.append((bound, float(total)))
-        family.add_metric([TYPE_NAMES[request]], buckets, histogram.sum_s)
+        family.add_metric([TYPE_NAMES[request]], histogram.cumulative(), histogram.sum_s)
     return family

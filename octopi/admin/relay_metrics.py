@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from octopi.environment import Clock
-from octopi.identifiers import PartitionId
+from octopi.identifiers import BrokerId, PartitionId
+from octopi.relay.member import RelayMember
 from octopi.relay.messages import RelayStatus
 from octopi.roles.broker.relay.partition import RelayPartition
 from octopi.roles.broker.relay.view_service import described
@@ -21,16 +26,23 @@ _OF_PARTITION: Final = ("partition",)
 class RelayMetrics(Collector):
     """The metrics of a broker's relay partitions."""
 
-    def __init__(self, clock: Clock, partitions: Mapping[PartitionId, RelayPartition]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        partitions: Mapping[PartitionId, RelayPartition],
+        clocks: Callable[[], Mapping[BrokerId, float]],
+    ) -> None:
+        """*clocks*: by how much the clocks of other relays are ahead (s)."""
         self._clock = clock
         self._partitions = partitions
+        self._clocks = clocks
 
     def collect(self) -> Iterator[Metric]:
         now = self._clock.now()
         partitions = self._partitions.values()
-        held = [(one, one.member) for one in partitions if one.member is not None]
-        if not held:
+        if not partitions:
             return  # a broker with logs alone has none of these metrics
+        held = [(one, one.member) for one in partitions if one.member is not None]
         found = [(one.counts, described(member, now)) for one, member in held]
         status = GaugeMetricFamily(
             "octopi_relay_status", "1 for the present one.", labels=("partition", "status")
@@ -67,3 +79,38 @@ class RelayMetrics(Collector):
             for (_, one), value in zip(found, values, strict=True):
                 counter.add_metric([str(one.partition)], value)
             yield counter
+        yield from self._repairs([member for _, member in held])
+        received = [one for one in partitions if any(one.counts.quorum.counts)]
+        yield _quorum([one for one in partitions if one.member is not None or one in received])
+        skew = GaugeMetricFamily(
+            "octopi_relay_clock_skew_seconds", "Of another relay.", labels=("broker",)
+        )
+        for broker, ahead_s in self._clocks().items():
+            skew.add_metric([str(broker)], ahead_s)
+        yield skew
+
+    def _repairs(self, members: Sequence[RelayMember]) -> Iterator[Metric]:
+        labels = ("partition", "phase")
+        entered = CounterMetricFamily("octopi_relay_repairs", "They entered it.", labels=labels)
+        seconds = CounterMetricFamily("octopi_relay_repair_seconds", "In it.", labels=labels)
+        failed = CounterMetricFamily(
+            "octopi_relay_repairs_failed", "Nobody could help.", labels=_OF_PARTITION
+        )
+        for member in members:
+            partition, repaired = str(member.relay_set.partition), member.repaired
+            for phase, count in repaired.entered.items():
+                entered.add_metric([partition, phase.value], count)
+                seconds.add_metric([partition, phase.value], repaired.seconds[phase])
+            failed.add_metric([partition], repaired.failed)
+        yield from (entered, seconds, failed)
+
+
+def _quorum(partitions: Sequence[RelayPartition]) -> Metric:
+    family = HistogramMetricFamily(
+        "octopi_relay_quorum_seconds", "Until a quorum has written it.", labels=_OF_PARTITION
+    )
+    for one in partitions:
+        family.add_metric(
+            [str(one.number)], one.counts.quorum.cumulative(), one.counts.quorum.sum_s
+        )
+    return family

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from octopi.admin.node_views import NodeFacts
 from octopi.admin.refused_streams import RefusedStreams
+from octopi.identifiers import BrokerId
 from octopi.roles.broker.relay.node import RelayBroker
 from octopi.roles.streams.exchange import StreamService
 from octopi.transport.server_statistics import ServerStatistics
@@ -42,4 +43,7 @@ class RelayBrokerView:
     def collectors(self, logs_max: int) -> Sequence[Collector]:
         from octopi.admin.relay_metrics import RelayMetrics
 
-        return [RelayMetrics(self.node.environment.clock, self.node.partitions)]
+        def clocks() -> Mapping[BrokerId, float]:
+            return {} if self.node.links is None else self.node.links.clocks
+
+        return [RelayMetrics(self.node.environment.clock, self.node.partitions, clocks)]

@@ -107,6 +107,7 @@ class AsyncioClient(Wrapper[Client]):
         reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
         wait_for_topic: float | None = None,
         create: bool = False,
+        proven: bool = False,
     ) -> AbstractAsyncContextManager[AsyncioConsumer]: ...
 
     @overload
@@ -123,6 +124,7 @@ class AsyncioClient(Wrapper[Client]):
         reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
         wait_for_topic: float | None = None,
         create: bool = False,
+        proven: bool = False,
     ) -> AbstractAsyncContextManager[AsyncioMultiTopicConsumer]: ...
 
     def consumer(

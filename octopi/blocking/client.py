@@ -109,6 +109,7 @@ class BlockingClient(BlockingWrapper[Client]):
         reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
         wait_for_topic: float | None = None,
         create: bool = False,
+        proven: bool = False,
     ) -> AbstractContextManager[BlockingConsumer]: ...
 
     @overload
@@ -125,6 +126,7 @@ class BlockingClient(BlockingWrapper[Client]):
         reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
         wait_for_topic: float | None = None,
         create: bool = False,
+        proven: bool = False,
     ) -> AbstractContextManager[BlockingMultiTopicConsumer]: ...
 
     def consumer(

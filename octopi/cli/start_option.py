@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
+_ID_DIGITS: Final = re.compile(r"[0-9a-fA-F]{32}", re.ASCII)
 _MILLISECONDS_DIGITS: Final = 13
 """From September 2001 to November 2286.  Years, dates and seconds have fewer digits, so none of
 them is taken for milliseconds in 1970."""
@@ -67,6 +68,21 @@ def parse_start(text: str, option: str = "--offset") -> OffsetSpec | Position:
         "v1:",
         ExitCode.USAGE,
     )
+
+
+def parse_message_id(text: str) -> bytes:
+    """The id of a message of a relay topic that *text* denotes, in 32 hexadecimal digits.
+
+    Raises:
+      CommandError: if it is none.
+    """
+    if not _ID_DIGITS.fullmatch(text):
+        raise CommandError(
+            f"--from-id {text!r} is not the id of a message: that has 32 hexadecimal digits, as "
+            "receipts of relay topics show it",
+            ExitCode.USAGE,
+        )
+    return bytes.fromhex(text)
 
 
 def _parse_time(text: str, option: str) -> datetime:

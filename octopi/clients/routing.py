@@ -247,18 +247,20 @@ class RequestRouter:
         return await self.retry(what, attempt, self.timeout_s + wait_s, passes)
 
     async def find_offset(
-        self, topic: TopicName, partition: PartitionId, at: str, value: int = 0
+        self, topic: TopicName, partition: PartitionId, at: str, value: int | bytes = 0
     ) -> FoundOffset:
-        """The answer of a log's leader to `octopi.wire.client.FindOffset`.
+        """The answer of a log's leader to `octopi.wire.client.FindOffset`; *value*: of
+        a message its id.
 
         Raises:
           UnknownTopicError, RefusedError: UNKNOWN_PARTITION: if there is no such log.
         """
+        number, identity = (0, value) if isinstance(value, bytes) else (value, b"")
         return await self.ask_leader(
             f"find an offset in {topic}/{partition}",
             topic,
             partition,
-            lambda request: FindOffset(request, topic, partition, at, value),
+            lambda request: FindOffset(request, topic, partition, at, number, identity),
             FoundOffset,
         )
 

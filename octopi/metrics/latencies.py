@@ -7,6 +7,7 @@ durations and writes the exposition format.
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import accumulate
 from typing import Final
 
 BOUNDS_S: Final = (
@@ -42,6 +43,11 @@ class Histogram:
         """Count one duration."""
         self.counts[bisect_left(BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """The buckets as Prometheus has them: upper bound, and the count of all up to it."""
+        bounds = (*map(str, BOUNDS_S), "+Inf")
+        return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
 
 
 class Latencies:

@@ -12,7 +12,7 @@ from enum import Enum, unique
 
 from octopi.identifiers import BrokerId, TopicId
 from octopi.limits import RELAY_REPAIRS_AT_ONCE
-from octopi.relay.anti_entropy import StreamRepair
+from octopi.relay.anti_entropy import RepairCounts, StreamRepair
 from octopi.relay.effects import SendToRelay
 from octopi.relay.epoch import EpochPlan
 from octopi.relay.messages import RelayCompared, RelayPart
@@ -41,9 +41,11 @@ class EpochAdoption:
         now: float,
         *,
         keeps_delivered: bool,
+        repaired: RepairCounts | None = None,
     ) -> None:
         """*streams*: what the relay holds; *new*: makes an empty stream.  *removed*: streams that
-        are to be gone.  *now*: when it was known that the epoch has begun, or may."""
+        are to be gone.  *now*: when it was known that the epoch has begun, or may.
+        *repaired*: what the repairs do is added there."""
         self.plan, self.kind, self.known_at = plan, kind, now
         self.repairs: dict[TopicId, StreamRepair] = {}
         for topic_id, target in plan.targets.items():
@@ -54,6 +56,7 @@ class EpochAdoption:
                 target.point,
                 target.sources,
                 keeps_delivered=keeps_delivered and held is not None,
+                counts=repaired,
             )
         lost = [
             one

@@ -54,6 +54,22 @@ _NEXT: Final = {
 }
 
 
+class RepairCounts:
+    """What repairs of one relay partition did on one relay.
+
+    Streams that are right when a repair of them begins, as most at an epoch's, are not counted.
+    """
+
+    def __init__(self) -> None:
+        working = [one for one in RepairPhase if one is not RepairPhase.IDLE]
+        self.entered = dict.fromkeys(working, 0)
+        """How often a repair entered each phase."""
+        self.seconds = dict.fromkeys(working, 0.0)
+        """How long repairs were in each phase, those that have left it."""
+        self.failed = 0
+        """Repairs that found no relay that could help."""
+
+
 class StreamRepair:
     """Brings one stream to a *target*, the point at which a source says that it ends.
 
@@ -68,9 +84,10 @@ class StreamRepair:
         sources: Sequence[BrokerId],
         *,
         keeps_delivered: bool,
+        counts: RepairCounts | None = None,
     ) -> None:
         """*epoch*: of which the sources are a part.  *keeps_delivered*: the stream is of the same
-        timeline there, so what was delivered is right."""
+        timeline there, so what was delivered is right.  *counts*: what it does is added there."""
         self.stream, self.epoch, self.target = stream, epoch, target
         self.phase = RepairPhase.IDLE
         self.has_failed = False
@@ -93,6 +110,8 @@ class StreamRepair:
         self._producers: tuple[Any, ...] | None = None
         self._side: list[RelayTransaction] = []
         self._asked_at = 0.0
+        self._counts = counts or RepairCounts()
+        self._in_phase_since = 0.0
 
     @property
     def source(self) -> BrokerId:
@@ -104,22 +123,34 @@ class StreamRepair:
         """Whether it only has to be released."""
         return self.phase is RepairPhase.VERIFY
 
-    def _to(self, phase: RepairPhase) -> None:
+    def _to(self, phase: RepairPhase, now: float) -> None:
         assert phase in _NEXT[self.phase], f"{self.phase} to {phase}"
-        self.phase = phase
+        if self.phase is not RepairPhase.IDLE:
+            self._counts.seconds[self.phase] += now - self._in_phase_since
+        if phase is not RepairPhase.IDLE:
+            self._counts.entered[phase] += 1
+        self.phase, self._in_phase_since = phase, now
+
+    def _fail(self, *, contradicts: bool = False) -> None:
+        self.has_failed = True
+        self.contradicts = self.contradicts or contradicts
+        self._counts.failed += 1
 
     # --- events --------------------------------------------------------------------------
 
     def begin(self, now: float) -> list[SendToRelay]:
         """Begin, or begin anew."""
         buffer = self.stream.buffer
-        self._to(RepairPhase.LOCATE)
+        is_right = buffer.digest_at(self.target.end) == self.target.digest
+        if is_right and self.phase is RepairPhase.IDLE:
+            self._counts = RepairCounts()  # nothing is repaired
+        self._to(RepairPhase.LOCATE, now)
         self._side, self._producers, self._with_producers = [], None, False
         low = self._lowest
         if self._keeps_delivered and self.target.end < self.stream.highwater:
-            self.has_failed = self.contradicts = True
+            self._fail(contradicts=True)
             return []
-        if buffer.digest_at(self.target.end) == self.target.digest:
+        if is_right:
             return self._located(self.target, now)
         self._candidates = buffer.points(low, self.target.end)
         return self._compare(now)
@@ -161,7 +192,7 @@ class StreamRepair:
     def _found_none(self, message: RelayCompared, now: float) -> list[SendToRelay]:
         known = message.start.end <= self._lowest <= message.end.end
         if self._keeps_delivered and known:
-            self.has_failed = self.contradicts = True
+            self._fail(contradicts=True)
             return []
         if self._keeps_delivered and message.end.end < self._lowest:
             return self._elsewhere(now)
@@ -207,7 +238,7 @@ class StreamRepair:
         return [SendToRelay(self.source, RelayCompare(self.epoch, self.stream.topic_id, points))]
 
     def _located(self, point: StreamPoint, now: float) -> list[SendToRelay]:
-        self._to(RepairPhase.FETCH)
+        self._to(RepairPhase.FETCH, now)
         self._point, self._candidates = point, []
         self._with_producers = self.stream.buffer.digest_at(point.end) != point.digest
         return self._fetch(now)
@@ -222,8 +253,8 @@ class StreamRepair:
                 self.epoch, self.stream.topic_id, last.end, self.target.end, lacks_producers
             )
             return [SendToRelay(self.source, wanted)]
-        self._to(RepairPhase.REBUILD)
-        self._to(RepairPhase.VERIFY)
+        self._to(RepairPhase.REBUILD, now)
+        self._to(RepairPhase.VERIFY, now)
         return [] if last == self.target else self._elsewhere(now)
 
     def _elsewhere(self, now: float) -> list[SendToRelay]:
@@ -231,16 +262,16 @@ class StreamRepair:
         self._tries += 1
         self._source += 1
         if self._tries >= RELAY_REPAIR_TRIES or not self._sources:
-            self.has_failed = True
+            self._fail()
             return []
         return self.begin(now)
 
     def release(self, now: float) -> bool:
         """Take over what was built; return whether something is missing that was not delivered."""
         assert self._point is not None
-        self._to(RepairPhase.RELEASE)
+        self._to(RepairPhase.RELEASE, now)
         is_gap = self.stream.replace(self._point, self._side, self._producers, now)
-        self._to(RepairPhase.IDLE)
+        self._to(RepairPhase.IDLE, now)
         return is_gap
 
 

@@ -72,6 +72,7 @@ class RelayMember(RelayParticipation):
             self._vote_next(now)
         self._look_at_repairs(now)
         self._look_at_set(now)
+        self._look_at_wish(now)
         if self.status is RelayStatus.CHANGING:
             self._look_at_change(now)
         if now >= self._beats_at:
@@ -123,6 +124,10 @@ class RelayMember(RelayParticipation):
         if self.is_sequencer:
             self._vote_next(now)
         return self._take()
+
+    def wish(self, sequencer: BrokerId) -> None:
+        """Whoever decides about sets wants *sequencer* to put things in order, if it can."""
+        self.wished = sequencer
 
     def know_set(self, relay_set: RelaySet) -> None:
         """Whoever decides about sets wants this one: the sequencer brings it into force, once one

@@ -11,10 +11,14 @@ import attrs
 from octopi.identifiers import BrokerId, Incarnation, TopicId
 from octopi.limits import (
     RELAY_ANSWER_S,
+    RELAY_BALANCE_S,
+    RELAY_BALANCE_S_MAX,
+    RELAY_BEAT_S,
     RELAY_SCRUB_S,
     RELAYS_MAX,
 )
 from octopi.relay.adoption import AdoptionKind, EpochAdoption
+from octopi.relay.anti_entropy import RepairCounts
 from octopi.relay.buffer import BufferBounds
 from octopi.relay.effects import (
     BeginLife,
@@ -85,6 +89,8 @@ class RelayParticipation:
         self.rules = StreamRules(bounds or BufferBounds())
         self._random = random
         self._effects: list[RelayEffect] = []
+        self.repaired = RepairCounts()
+        """What repairs did since this relay was started."""
         self.streams = self._no_streams()
         self.hearing = Hearing(me, relay_set, now)
         self._fence = Fence()
@@ -95,6 +101,11 @@ class RelayParticipation:
         self._agreed = NEVER
         """The last epoch of which this relay knows that a quorum became a part: only then may the
         set change in the one behind it."""
+        self.wished: BrokerId | None = None
+        """Who is to be the sequencer, if it can; None: whoever is."""
+        self._wish_due: float | None = None
+        """When to hand over to that one, if it is part of the epoch until then."""
+        self._wish_wait_s = RELAY_BALANCE_S
         self._changing_since = now
         self._proposed_at = -math.inf
         self._beats_at = now
@@ -102,7 +113,9 @@ class RelayParticipation:
         self._scrubs_at = now + scrub_s
 
     def _no_streams(self) -> RelayStreams:
-        return RelayStreams(self.me, self.known_set, self.rules, self._effects.append)
+        return RelayStreams(
+            self.me, self.known_set, self.rules, self._effects.append, repaired=self.repaired
+        )
 
     # --- what it is ----------------------------------------------------------------------
 
@@ -218,6 +231,30 @@ class RelayParticipation:
         self._agreed = self.epoch
         self._vote(self.held_set.change_epoch(self.me, self.epoch, wanted), now)
 
+    def _look_at_wish(self, now: float) -> None:
+        """If this is the sequencer, and another one is wished, hand over to that one once it has
+        been part of the epoch for long, and nothing else changes.  Each time that this relay has
+        done so it waits twice as long, so that one which comes and goes does not make the others
+        change again and again."""
+        if not self._may_hand_over(now):
+            self._wish_due = None
+        elif self._wish_due is None:
+            # Those that one relay gives away do not change all at once.
+            self._wish_due = now + self._wish_wait_s + self.held_set.partition % 16 * RELAY_BEAT_S
+        elif now >= self._wish_due and self.streams.is_whole:
+            self._wish_due = None
+            self._wish_wait_s = min(2 * self._wish_wait_s, RELAY_BALANCE_S_MAX)
+            epoch = self.epoch.next
+            while self.sequencer_of(epoch) != self.wished:
+                epoch = epoch.next
+            self._vote(epoch, now)
+
+    def _may_hand_over(self, now: float) -> bool:
+        wished = self.wished
+        is_other = wished is not None and wished in self.held_set and wished != self.me
+        is_settled = self.is_sequencer and self.known_set == self.held_set
+        return is_other and is_settled and self.is_agreed(now) and wished in self._normal_now(now)
+
     def _with_change(self, plan: EpochPlan) -> EpochPlan:
         """*plan* with the newest set, if it may come into force now."""
         wanted = self.known_set
@@ -311,6 +348,7 @@ class RelayParticipation:
             self.rules.removed,
             now,
             keeps_delivered=is_same,
+            repaired=self.repaired,
         )
         self._effects += self.adoption.advance(now)
         self._look_at_adoption(now)

@@ -11,7 +11,7 @@ from octopi.limits import (
     RELAY_REPEATS_MAX,
     RELAY_STREAMS_MAX,
 )
-from octopi.relay.anti_entropy import StreamRepair
+from octopi.relay.anti_entropy import RepairCounts, StreamRepair
 from octopi.relay.buffer import StreamPoint
 from octopi.relay.effects import MoveHighwater, RelayEffect, SendToRelay, TellGap
 from octopi.relay.messages import (
@@ -48,9 +48,11 @@ class RelayStreams:
         rules: StreamRules,
         perform: Callable[[RelayEffect], None],
         streams_max: int = RELAY_STREAMS_MAX,
+        repaired: RepairCounts | None = None,
     ) -> None:
-        """*perform*: takes the effects."""
+        """*perform*: takes the effects.  *repaired*: what repairs do is added there."""
         self.streams_max = streams_max
+        self._repaired = repaired or RepairCounts()
         self._me, self._set, self._rules, self._perform = me, relay_set, rules, perform
         self.epoch = NEVER
         """Of which this relay is a part, if it is."""
@@ -234,7 +236,9 @@ class RelayStreams:
         """Bring *stream* to *target*."""
         if not sources or stream.topic_id in self.repairs:
             return
-        repair = StreamRepair(stream, self.epoch, target, sources, keeps_delivered=True)
+        repair = StreamRepair(
+            stream, self.epoch, target, sources, keeps_delivered=True, counts=self._repaired
+        )
         self.repairs[stream.topic_id] = repair
         self.go_on(repair, repair.begin(now), sources, now)
 

@@ -39,6 +39,7 @@ from octopi.wire.declarations import (
     on_the_cluster,
     request,
 )
+from octopi.wire.proofs import PROOF_BYTES_MAX
 
 
 @attrs.frozen
@@ -291,10 +292,12 @@ class FindOffset:
     partition: PartitionId
     at: Text
     """``earliest``, ``latest``, ``timestamp`` (the first record with a time stamp not below
-    `value`, in ms; latest if there is none), ``last`` (`value` records before latest) or
+    `value`, in ms; latest if there is none), ``last`` (`value` records before latest),
     ``boundary`` (the last record that starts at or before offset `value`, from earliest to
-    latest)."""
+    latest) or ``message`` (just behind the record of a relay topic that has `id`)."""
     value: int
+    id: Annotated[bytes, AtMost(16), MayBeMissing()] = b""
+    """Of a message: 16 bytes; empty unless `at` is ``message``."""
 
 
 @answer("found_offset", TO_CLIENT)
@@ -360,6 +363,9 @@ class Subscribe:
     anchor: Anchor = ""
     """The anchor of `offset`; if the log has another one, the request is refused with
     ``history_forked``."""
+    proven: Annotated[bool, MayBeMissing()] = False
+    """Have each `Delivery` carry what is needed to compute the digests of a relay topic; of a topic
+    in logs the request is refused with ``wrong_kind``."""
 
 
 @answer("subscribed", TO_CLIENT)
@@ -388,6 +394,8 @@ class Delivery:
     highwater: Offset
     anchor: Anchor = ""
     """The anchor of every place behind the first record."""
+    proof: Annotated[bytes, AtMost(PROOF_BYTES_MAX), MayBeMissing()] = b""
+    """See `octopi.wire.proofs`; empty: it was not asked for."""
 
 
 @notice("credit", CLIENT_TO_LEADER, needs=ANY_TOKEN)

@@ -277,6 +277,14 @@ class PrepareHandOver:
     partition: PartitionNumber
 
 
+@attrs.frozen
+class WishedSequencer:
+    """Who is to put things in order in a relay partition, if it can."""
+
+    partition: PartitionNumber
+    broker: BrokerNumber
+
+
 @request("install_relay_sets", DECIDER_TO_MEMBER, since=2)
 @attrs.frozen
 class InstallRelaySets:
@@ -291,6 +299,11 @@ class InstallRelaySets:
     topics: Annotated[list[TopicRecord], AtMost(1_000)]
     brokers: Annotated[list[BrokerInfo], AtMost(LIST_COUNT_MAX)]
     """The members, with their addresses."""
+    sequencers: Annotated[list[WishedSequencer], AtMost(1_000), MayBeMissing()] = attrs.field(
+        factory=list
+    )
+    """Who is to be the sequencer, of partitions of which that is not known yet, or was another
+    one."""
 
 
 @notice("relay_report", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE), since=2)

@@ -31,6 +31,7 @@ from octopi.limits import (
     RELAYS_MAX,
     TEXT_BYTES_MAX,
     TOPIC_NAME_BYTES_MAX,
+    WALL_MS_MAX,
 )
 from octopi.model import BrokerNumber, IncarnationNumber, PartitionNumber, Place, Verb
 from octopi.wire.common import Records
@@ -219,6 +220,8 @@ class BeatTold(OfPartition):
     """The newest relay set of which the sender has heard; it may not be in force yet."""
     starts: Annotated[bool, MayBeMissing()] = False
     """It is the sequencer of the epoch, and fetches what it lacks."""
+    wall_ms: Annotated[int, Within(0, WALL_MS_MAX), MayBeMissing()] = 0
+    """What the sender's clock shows (ms since 1970); 0: it does not say."""
 
 
 @notice("relay_submit", RELAY_TO_RELAY, RELAY_TO_RELAY_BACK, needs=_OF_NODES, since=2)

@@ -25,8 +25,8 @@ MUTANTS: Final = (
         "anchors-not-sent",
         "octopi.clients.consuming.log_subscriber",
         """
--            request, session.topic, session.partition, place.offset, session.credit, place.anchor
-+            request, session.topic, session.partition, place.offset, session.credit
+-            place.anchor,
++            "",
 """,
         "a consumer doesn't send the anchor of its position",
         HISTORY,

@@ -19,6 +19,7 @@ const { attachRemedy, MarkSession } = await import(`${modules}/client/mark_sessi
 const { SubscribedLog } = await import(`${modules}/client/subscribed_log.js`);
 const { DealtLog } = await import(`${modules}/client/dealt_log.js`);
 const { queueRemedy } = await import(`${modules}/client/queue_answers.js`);
+const { DigestChain } = await import(`${modules}/client/digest_chain.js`);
 const { QueueSession } = await import(`${modules}/client/queue_session.js`);
 const { optionsOnWire, subscriptionOptions } = await import(`${modules}/client/subscription_options.js`);
 const { crc32, encodeRecords, prepare, readRecords } = await import(`${modules}/client/record.js`);
@@ -49,6 +50,19 @@ function build([type, content]) {
 }
 
 const DEEDS = {
+  digests: ({ anchor, deliveries }) => {
+    const chain = new DigestChain("prices/3", anchor);
+    let taken = 0;
+    try {
+      for (const [offset, records, proof] of deliveries) {
+        chain.take(offset, fromHex(records), proof && fromHex(proof));
+        taken++;
+      }
+      return { taken, code: "", offset: null };
+    } catch ({ code, offset }) {
+      return { taken, code, offset: offset ?? null };
+    }
+  },
   decode: (hex) => describe(decode(fromHex(hex))),
   encode: (value) => toHex(encode(build(value))),
   crc32: (hex) => crc32(fromHex(hex)),

@@ -119,7 +119,7 @@ def test_a_page_that_can_not_load_the_second_file_is_told_so(tmp_path: Path, pag
             f"() => ({JOIN})().catch(({{ code, message }}) => ({{ code, message }}))"
         )
     assert why["code"] == "unreachable"
-    assert why["message"].startswith("the code for subscriptions was not loaded: ")
+    assert why["message"].startswith("a part of the code was not loaded: ")
     assert "load the page again" in why["message"]
 
 

@@ -23,6 +23,7 @@ from octopi.identifiers import (
 from octopi.position import Anchor, Place, Position
 from octopi.record import BatchBuilder, decode
 from tests.browser.tools import JavaScriptError, NodePeer
+from tests.clients.digest_cases import CASES, Case
 from tests.record.golden import GOLDEN
 from tests.record.strategies import BuiltLog, logs
 
@@ -338,3 +339,17 @@ def test_the_status_table_is_the_same(node: NodePeer) -> None:
     }
     found = node.ask("statuses")
     assert found == here, "octopi/console/static/client/errors.js has the same statuses"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_page_finds_in_deliveries_with_proofs_what_a_python_client_finds(
+    node: NodePeer, case: Case
+) -> None:
+    hexed = [[offset, records.hex(), data.hex()] for offset, records, data in case.deliveries]
+    found = node.ask("digests", {"anchor": case.anchor, "deliveries": hexed})
+    failed = 1 if case.code else 0
+    assert found == {
+        "taken": len(case.deliveries) - failed,
+        "code": case.code,
+        "offset": case.offset,
+    }

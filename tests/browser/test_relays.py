@@ -1,4 +1,4 @@
-"""A page publishes to, and reads from, topics in memory."""
+"""A page publishes to, and reads from, topics in memory, and computes their digests."""
 
 from __future__ import annotations
 
@@ -46,9 +46,14 @@ def test_a_page_goes_on_when_the_sequencer_of_its_relays_is_killed(tmp_path: Pat
             try:
                 first = ask("publish before")
                 assert ask("read 1") == ["before"]
+                assert ask("prove 1") == ["before"]
                 sequencer.kill9()
                 second = ask("publish after")
                 assert ask("read 1") == ["after"]
+                assert ask("prove 1") == ["after"], "at another relay, with the same digests"
+                assert ask(f"behind {first['id']}") == "after"
+                assert ask(f"behind {'00' * 16}") == "offset_out_of_range"
+                assert ask("behind 00") == "invalid_option"
             finally:
                 page.kill()
     assert (len(first["id"]), len(first["digest"])) == (32, 64)

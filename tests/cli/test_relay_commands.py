@@ -132,6 +132,30 @@ def test_commands_show_how_relays_take_part_and_that_they_hold_the_same(
     assert told["differs"] is None
 
 
+def test_consume_begins_behind_the_message_with_an_id(
+    nodes: NodeProcesses, program: Program, capfd: pytest.CaptureFixture[str]
+) -> None:
+    relays = start_relays(nodes)
+
+    async def send() -> bytes:
+        async with octopi.connect(relays[0].url) as client, client.producer() as producer:
+            receipts = [await producer.send("prices", one) for one in (b"one", b"two", b"three")]
+            assert receipts[0].id is not None
+            return receipts[0].id
+
+    identity = trio.run(send).hex()
+    server = ["--server", relays[1].url]
+    shown = program("consume", "prices", "--from-id", identity, "--exit", *server)
+    assert (shown.exit_code, capfd.readouterr().out.split()) == (0, ["two", "three"])
+    unknown = program("consume", "prices", "--from-id", "0" * 32, "--exit", *server)
+    assert unknown.exit_code == ExitCode.REFUSED
+    assert "none of this topic" in unknown.stderr
+    for options in (["--from-id", "12"], ["--from-id", identity, "-o", "latest"]):
+        refused = program("consume", "prices", *options, *server)
+        assert refused.exit_code == ExitCode.USAGE
+        assert "--from-id" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

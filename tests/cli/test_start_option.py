@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from octopi.cli.failures import CommandError, ExitCode
-from octopi.cli.start_option import parse_start
+from octopi.cli.start_option import parse_message_id, parse_start
 from octopi.clients.consuming.start_position import Start, last
 from octopi.position import Position
 
@@ -88,3 +88,10 @@ def test_what_is_no_time_is_refused_with_how_it_was_read(text: str, reading: str
         parse_start(text)
     assert caught.value.exit_code == ExitCode.USAGE
     assert "write @2026-01-31T12:00" in str(caught.value)
+
+
+def test_an_id_of_a_message_has_32_hexadecimal_digits() -> None:
+    assert parse_message_id("00" * 15 + "aF") == bytes(15) + b"\xaf"
+    for wrong in ("", "00" * 15, "00" * 17, "0x" + "00" * 15, "g" * 32):
+        with pytest.raises(CommandError, match="32 hexadecimal digits"):
+            parse_message_id(wrong)

@@ -10,10 +10,11 @@ from octopi.limits import (
     RELAY_PART_BYTES,
     RELAY_PART_TRANSACTIONS,
     RELAY_POINTS_MAX,
+    RELAY_REPAIR_TRIES,
     RELAY_STREAMS_MAX,
 )
 from octopi.record import encode_opaque
-from octopi.relay.anti_entropy import StreamRepair
+from octopi.relay.anti_entropy import RepairCounts, RepairPhase, StreamRepair
 from octopi.relay.buffer import BufferBounds, RelayTransaction, StreamPoint
 from octopi.relay.digest import next_digest
 from octopi.relay.effects import RelayEffect, SendToRelay
@@ -334,6 +335,31 @@ def test_a_transaction_without_records_is_taken_from_nobody() -> None:
     repair.compared(ME, RelayCompared(EPOCH, TOPIC, start, start, target), 0.0)
     repair.part(ME, RelayPart(EPOCH, TOPIC, Offset(0), (empty,)), 0.0)
     assert repair.source == B
+
+
+def test_a_repair_is_counted_by_phase_unless_the_stream_is_right_when_it_begins() -> None:
+    behind = Holder(A)
+    stream = behind.streams.open(TOPIC)
+    filled(behind, range(1, 4))
+    counts = RepairCounts()
+    repair = StreamRepair(
+        stream, EPOCH, stream.buffer.end, [ME], keeps_delivered=True, counts=counts
+    )
+    repair.begin(1.0)
+    repair.release(1.0)
+    assert set(counts.entered.values()) == {0}
+
+    target = StreamPoint(Offset(9_999), stream.buffer.end.digest[::-1])  # type: ignore[arg-type]
+    repair = StreamRepair(stream, EPOCH, target, [ME], keeps_delivered=True, counts=counts)
+    repair.begin(1.0)
+    for number in range(RELAY_REPAIR_TRIES):
+        assert not repair.has_failed
+        repair.overdue([ME, B], 3.0 + 2 * number)
+    assert repair.has_failed
+    assert counts.failed == 1
+    assert counts.entered[RepairPhase.LOCATE] == RELAY_REPAIR_TRIES
+    assert counts.entered[RepairPhase.FETCH] == 0
+    assert counts.seconds[RepairPhase.LOCATE] == 2 * RELAY_REPAIR_TRIES - 2
 
 
 def test_what_is_refused_makes_no_stream() -> None:

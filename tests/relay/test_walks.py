@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from octopi.relay.buffer import BufferBounds
+from octopi.relay.effects import RelayEffect
+from tests.relay.parts import WatchedMember
 from tests.relay.walks import walk
 
 
@@ -27,6 +29,24 @@ def test_walks_with_small_buffers_keep_the_rules(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_walks_in_which_members_are_added_and_removed_keep_the_rules(seed: int) -> None:
     assert walk(seed, moves=6).stats["moves"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_walks_in_which_another_sequencer_is_wished_every_second_keep_the_rules(seed: int) -> None:
+    handed_over: list[float] = []
+
+    class WishedElsewhere(WatchedMember):
+        def tick(self, now: float) -> list[RelayEffect]:
+            ranked = self.held_set.ranked
+            self._wish_wait_s = 0.2
+            self.wish(ranked[int(now) % len(ranked)])
+            effects = super().tick(now)
+            if self._wish_wait_s > 0.2:
+                handed_over.append(now)
+            return effects
+
+    walk(seed, moves=4 if seed % 2 else 0, make=WishedElsewhere)
+    assert len(handed_over) > 5
 
 
 def test_two_walks_of_one_seed_are_alike() -> None:

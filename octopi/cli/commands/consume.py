@@ -56,6 +56,12 @@ _Mode: TypeAlias = Literal["exclusive", "failover", "shared", "key_shared"]
     "(@2026-01-31T12:00, @2026-01-31T12:00Z, 13 digits of milliseconds since 1970, or @-5m for "
     "five minutes ago), or a position (v1:...).",
 )
+@click.option(
+    "--from-id",
+    "identity",
+    metavar="ID",
+    help="Start behind the message of a relay topic that has this id: 32 hexadecimal digits.",
+)
 @click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after this many messages.")
 @click.option(
     "-e",
@@ -133,6 +139,7 @@ def consume(
     /,
     topics: tuple[str, ...],
     start_text: str,
+    identity: str | None,
     count: int | None,
     stop_at_end: bool,
     partition: int | None,
@@ -165,6 +172,7 @@ def consume(
       octopi-node consume orders -o -10 -f '%o %k %v\\n'
       octopi-node consume orders -o @-5m
       octopi-node consume orders -o @2026-11-21T10:00 --json | jq .value
+      octopi-node consume prices --from-id 0000019341f0a1b29c3d5e7f80910003
       octopi-node consume orders --position-file orders.position -e >> orders.txt
       octopi-node consume orders --wait-for-topic 30s
       octopi-node consume orders 'eu.*' --json
@@ -219,12 +227,19 @@ def consume(
     from octopi.cli.consuming import Output, PositionFile
     from octopi.cli.running import run, run_to_finish
     from octopi.cli.several_topics import parse_starts
-    from octopi.cli.start_option import parse_start
+    from octopi.cli.start_option import parse_message_id, parse_start
     from octopi.operating_system import SystemDisk
 
     if several and format_text is None:
         format_text = r"%t\t%v\n"
     start = parse_starts(start_text) if several else parse_start(start_text)
+    if identity is not None:
+        if several or subscription_name is not None or start_text != "earliest":
+            raise CommandError(
+                "--from-id is for one topic, and excludes --offset and --subscription",
+                ExitCode.USAGE,
+            )
+        start = parse_message_id(identity)
     meter = RateMeter()
     output = Output(
         _STDOUT,

@@ -42,6 +42,9 @@ class Consumer:
       HistoryLostError: if retention has removed the next record (unless ``on_gap="skip"``).
       HistoryForkedError: if records that were read are gone from the log, and others may be in
           their place (unless ``on_fork="resume"``).
+      DigestMismatchError: with ``proven=True``, if a relay sends something else than the digests
+          say.
+      RefusedError: WRONG_KIND, with ``proven=True``, if the topic is in logs.
       TopicReplacedError: if the topic was deleted and created again.
       UnknownTopicError: if the topic was deleted.
       OffsetOutOfRangeError, OffsetInsideRecordError: if no record starts at the start position.

@@ -36,6 +36,7 @@ class ConsumerMaker:
         reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
         wait_for_topic: float | None = None,
         create: bool = False,
+        proven: bool = False,
     ) -> AbstractAsyncContextManager[Consumer]: ...
 
     @overload
@@ -52,6 +53,7 @@ class ConsumerMaker:
         reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
         wait_for_topic: float | None = None,
         create: bool = False,
+        proven: bool = False,
     ) -> AbstractAsyncContextManager[MultiTopicConsumer]: ...
 
     def consumer(
@@ -67,6 +69,7 @@ class ConsumerMaker:
         reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S,
         wait_for_topic: float | None = None,
         create: bool = False,
+        proven: bool = False,
     ) -> AbstractAsyncContextManager[Consumer] | AbstractAsyncContextManager[MultiTopicConsumer]:
         """A consumer of *topic*, for the block; with a list, one of several topics.
 
@@ -82,7 +85,8 @@ class ConsumerMaker:
         never.  *wait_for_topic*: how long (seconds) to wait for a missing topic; None: not at all.
         *create*: create a missing topic, with default options, instead of waiting for it.  If the
         topic did not exist when the block was entered, ``"latest"`` and `octopi.last` mean its
-        beginning, so no message is missed.
+        beginning, so no message is missed.  *proven*: compute the digests of a relay topic from
+        what arrives, and compare them with those that relays state.
 
         A list has names and patterns, in which ``*`` stands for any characters.  Then *start* is
         one for all topics, or a mapping from names to starts, such as
@@ -111,6 +115,7 @@ class ConsumerMaker:
             reconnect_timeout_s=reconnect_timeout_s,
             wait_for_topic=wait_for_topic,
             create=create,
+            proven=proven,
         )
         if isinstance(topic, str):
             if isinstance(start, Mapping):

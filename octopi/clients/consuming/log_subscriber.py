@@ -17,6 +17,7 @@ import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession, Remedy, remedy
+from octopi.clients.consuming.digest_chain import DigestChain
 from octopi.clients.consuming.position_reports import PositionReports
 from octopi.clients.leader_check import LeaderVerdict, judge_reader
 from octopi.clients.leader_lookup import partition_of, reader_addresses
@@ -64,6 +65,8 @@ class SubscriberOptions:
     resume_forks: bool
     """Whether to continue with the records that the log has now, after records that were read are
     gone from it, instead of reporting that."""
+    proven: bool = False
+    """Whether to compute the digests of a relay topic, and compare them."""
 
 
 class SubscriberListener(Protocol):
@@ -106,6 +109,10 @@ class LogSubscriber:
         self._backoff = Backoff(cluster.environment.randomness)
         self._link: tuple[Connection, int] | None = None
         """Connection and request number of the reading."""
+        self._chain: DigestChain | None = None
+        if options.proven:
+            name = f"{session.topic}/{session.partition}"
+            self._chain = DigestChain(name, session.place.anchor)
         self._lost_at: float | None = None
         """Since when there is no reading."""
         self._reports = PositionReports()
@@ -229,7 +236,13 @@ class LogSubscriber:
 
         place = session.resume()
         message = Subscribe(
-            request, session.topic, session.partition, place.offset, session.credit, place.anchor
+            request,
+            session.topic,
+            session.partition,
+            place.offset,
+            session.credit,
+            place.anchor,
+            self._options.proven,
         )
         if (trace := self._environment.trace) is not None:
             trace(steps.C8Subscribing(**self._of_log, offset=place.offset, peer=connection.peer))
@@ -290,11 +303,13 @@ class LogSubscriber:
           OctopiError: if it is the last one.
         """
         match message:
-            case Delivery(_, offset, records, highwater, anchor):
+            case Delivery(_, offset, records, highwater, anchor, proof):
                 self._backoff.reset()
                 chunk = self.session.delivered(offset, records, highwater, anchor)
                 if chunk is None:
                     return
+                if self._chain is not None:
+                    self._chain.take(offset, records, proof)
                 self._unable.clear()
                 if (trace := self._environment.trace) is not None:
                     got = DeliveryStep(
@@ -352,6 +367,8 @@ class LogSubscriber:
         if what is Remedy.FALL_BACK:
             assert isinstance(error, HistoryForkedError)
             self.session.forked(error)
+            if self._chain is not None:
+                self._chain.begin(self.session.place.anchor)
             self._addresses.appendleft(self._address)  # this broker answered: ask it again
             return
         if what is Remedy.TRY_ANOTHER:
@@ -398,6 +415,8 @@ class LogSubscriber:
                 wanted, found = session.wanted, gap.available_from
                 trace(steps.C12Skipped(**self._of_log, offset=wanted, end=found))
             session.skip_to(Offset(gap.available_from))
+            if self._chain is not None:
+                self._chain.begin()
             self._listener.take_gap(gap)
         self._has_lost_history = False
 

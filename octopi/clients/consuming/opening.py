@@ -26,7 +26,9 @@ from octopi.wire.messages import FoundOffset, TopicInfo
 _WINDOW_BYTES_MAX: Final = 2**40
 _WAIT_S_MAX: Final = 86_400 * 365
 
-FindOffsetIn: TypeAlias = Callable[[TopicName, PartitionId, str, int], Awaitable[FoundOffset]]
+FindOffsetIn: TypeAlias = Callable[
+    [TopicName, PartitionId, str, int | bytes], Awaitable[FoundOffset]
+]
 """As `octopi.clients.routing.RequestRouter.find_offset`."""
 
 
@@ -45,6 +47,7 @@ class ConsumerOptions:
     reconnect_timeout_s: float | None = RECONNECT_TIMEOUT_S
     wait_for_topic: float | None = None
     create: bool = False
+    proven: bool = False
 
     def __attrs_post_init__(self) -> None:
         within("window_bytes", self.window_bytes, 1, _WINDOW_BYTES_MAX)
@@ -62,6 +65,7 @@ class ConsumerOptions:
             reconnect_timeout_s=self.reconnect_timeout_s,
             skip_gaps=self.on_gap == "skip",
             resume_forks=self.on_fork == "resume",
+            proven=self.proven,
         )
 
 

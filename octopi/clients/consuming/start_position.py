@@ -17,6 +17,8 @@ from octopi.wire.messages import FoundOffset, TopicInfo
 _LAST_MAX: Final = 2**63 - 1
 """The greatest number of the wire."""
 
+_ID_BYTES: Final = 16
+
 
 @attrs.frozen
 class LastMessages:
@@ -40,14 +42,15 @@ def last(count: int) -> LastMessages:
     return LastMessages(count)
 
 
-OffsetSpec: TypeAlias = Literal["earliest", "latest"] | int | datetime | LastMessages
+OffsetSpec: TypeAlias = Literal["earliest", "latest"] | int | datetime | LastMessages | bytes
 """A place in one log: its start, its end, an offset, the first message that isn't older than a
-time (with time zone), or the first of the last messages (`last`)."""
+time (with time zone), the first of the last messages (`last`), or behind the message of a relay
+topic with that id (16 bytes, `octopi.Receipt.id`)."""
 
 Start: TypeAlias = OffsetSpec | Position | str
 """A place in each log of a topic, or a consumer position, also in its form as text."""
 
-FindOffset: TypeAlias = Callable[[PartitionId, str, int], Awaitable[FoundOffset]]
+FindOffset: TypeAlias = Callable[[PartitionId, str, int | bytes], Awaitable[FoundOffset]]
 """Asks a log for an offset; the arguments are the partition, and ``at`` and ``value`` of the wire's
 message."""
 
@@ -63,7 +66,7 @@ class LogStart:
     """The highwater mark when the log was asked, if requested; otherwise the offset of `place`."""
 
 
-def offset_query(place: OffsetSpec) -> tuple[str, int] | None:
+def offset_query(place: OffsetSpec) -> tuple[str, int | bytes] | None:
     """The ``at`` and ``value`` that ask a log for *place*; None if it is an offset already.
 
     Raises:
@@ -81,7 +84,7 @@ def offset_query(place: OffsetSpec) -> tuple[str, int] | None:
         case bool():
             raise InvalidOptionError(
                 "start is a bool; it must be earliest, latest, an offset, octopi.last(n), "
-                "a datetime or a position"
+                "a datetime, the id of a message or a position"
             )
         case int():
             if place < 0:
@@ -92,10 +95,16 @@ def offset_query(place: OffsetSpec) -> tuple[str, int] | None:
             return None
         case LastMessages(count):
             return "last", count
+        case bytes():
+            if len(place) != _ID_BYTES:
+                raise InvalidOptionError(
+                    f"start has {len(place)} bytes, and the id of a message has {_ID_BYTES}"
+                )
+            return "message", place
         case _:
             raise InvalidOptionError(
                 f"start is {place!r}; it must be earliest, latest, an offset, octopi.last(n), "
-                "a datetime or a position"
+                "a datetime, the id of a message or a position"
             )
 
 

@@ -207,7 +207,7 @@ class _TopicOpener:
         self._consumer.leave(TopicName(info.topic), error)
 
     async def _find_offset_patiently(
-        self, topic: TopicName, partition: PartitionId, at: str, value: int
+        self, topic: TopicName, partition: PartitionId, at: str, value: int | bytes
     ) -> FoundOffset:
         """Like `RequestRouter.find_offset`, for as long as a reading would look for a broker."""
         timeout_s = self._options.reconnect_timeout_s

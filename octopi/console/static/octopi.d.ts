@@ -14,10 +14,11 @@ export type State = "connecting" | "open" | "reconnecting" | "closed";
 
 /**
  * A place to begin at: the start or the end of a log, an offset in one partition, the last
- * messages of each partition (from 1 on), the first message not older than a time, or a position
- * (`Reading.position`) of any client in any language.
+ * messages of each partition (from 1 on), the first message not older than a time, a position
+ * (`Reading.position`) of any client in any language, or behind the message of a relay topic with
+ * that id (`Receipt.id`).
  */
-export type From = "earliest" | "latest" | number | { last: number } | Date | string;
+export type From = "earliest" | "latest" | number | { last: number } | Date | string | Uint8Array;
 
 export interface ConnectOptions {
   /** What people see these connections called, in the console and in log lines; at most 200 bytes. */
@@ -57,6 +58,9 @@ export interface SubscribeOptions {
   waitForTopic?: number;
   /** Create a topic that doesn't exist, with default options, instead of waiting for it. */
   create?: boolean;
+  /** Compute the digests of a relay topic from what arrives: iterating throws `digest_mismatch` if
+   *  relays state others.  A topic in logs is refused with `wrong_kind`. */
+  proven?: boolean;
 }
 
 export interface SubscriptionOptions {

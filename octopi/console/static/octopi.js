@@ -106,13 +106,14 @@ export class Octopi extends EventTarget {
   // --- reading and writing ----------------------------------------------------------------
 
   // The messages of a topic, each once and in the order of its partition, for `for await`.
-  subscribe(topic, { partition = "all", from = "latest", signal, window = this.#window, onGap = "throw", onFork = "throw", waitForTopic = 0, create = false } = {}) {
+  subscribe(topic, { partition = "all", from = "latest", signal, window = this.#window, onGap = "throw", onFork = "throw", waitForTopic = 0, create = false, proven = false } = {}) {
     this.#checkOpen();
     if (!Number.isSafeInteger(window) || window < 1) throw new OctopiError("invalid_option", `window is ${window}; it must be a number of bytes`);
     if (onGap !== "throw" && onGap !== "skip") throw new OctopiError("invalid_option", `onGap is ${onGap}; it must be throw or skip`);
     if (onFork !== "throw" && onFork !== "resume") throw new OctopiError("invalid_option", `onFork is ${onFork}; it must be throw or resume`);
     checkTime("waitForTopic", waitForTopic, 0);
-    const reading = new Reading(this.#cluster, topic, { partition, from, signal, window, onGap, onFork, waitForTopic, create }, {
+    const reading = new Reading(this.#cluster, topic, { partition, from, signal, window, onGap, onFork, waitForTopic, create, proven }, {
+      more: moreCode,
       onGap: (gap) => this.dispatchEvent(new CustomEvent("gap", { detail: gap })),
       onFork: (fork) => this.dispatchEvent(new CustomEvent("fork", { detail: fork })),
       onTrouble: (who, error, delay) => this.#trouble(who, error, delay),
@@ -127,7 +128,7 @@ export class Octopi extends EventTarget {
   // the options.  Resolves when the code for it is loaded, at the first call; `ready` tells of joining.
   async subscription(topic, options = {}) {
     this.#checkOpen();
-    const { openSubscription } = await subscriptionsModule();
+    const { openSubscription } = await moreCode();
     this.#checkOpen();
     const subscription = openSubscription(this.#cluster, topic, options, this.#window, {
       onGap: (gap) => this.dispatchEvent(new CustomEvent("gap", { detail: gap })),
@@ -196,11 +197,11 @@ export class Octopi extends EventTarget {
 }
 
 // Most pages have no durable subscription, and its code is as large as all the rest.
-async function subscriptionsModule() {
+async function moreCode() {
   try {
     return await import("./client/subscriptions.js");
   } catch (error) {
-    throw new OctopiError("unreachable", `the code for subscriptions was not loaded: ${error.message}; if the node has a new version, load the page again`);
+    throw new OctopiError("unreachable", `a part of the code was not loaded: ${error.message}; if the node has a new version, load the page again`);
   }
 }
 

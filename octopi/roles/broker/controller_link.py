@@ -91,9 +91,11 @@ class RelayOrders(Protocol):
         sets: Sequence[RelaySetRecord],
         topics: Sequence[TopicRecord],
         brokers: Iterable[m.BrokerInfo],
+        wished: Iterable[m.WishedSequencer] = (),
     ) -> list[m.Undone]:
         """Store decisions about relay sets and their topics durably, then act on them; return what
-        could not be done.  *identity*: this broker's, as the register knows it."""
+        could not be done.  *identity*: this broker's, as the register knows it.  *wished*: who is
+        to be the sequencer of partitions; it is not stored."""
 
     async def remove(self, topics: Iterable[m.RemovedTopic]) -> list[m.Undone]:
         """Forget deleted topics, as far as they are in memory; return what could not be done."""

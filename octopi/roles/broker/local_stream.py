@@ -48,12 +48,28 @@ class LocalStream(ReadLog, Protocol):
           OctopiError: if there is no such offset.
         """
 
+    def find_message(self, identity: bytes) -> Offset:
+        """The offset just behind the committed record with that id.
+
+        Raises:
+          RefusedError: WRONG_KIND, if records have no ids; INVALID_OPTION, if *identity* is none.
+          OffsetOutOfRangeError: if no such record is in memory.
+        """
+
     def anchor_before(self, offset: Offset) -> Anchor:
         """The anchor for *offset*; empty if it isn't known."""
 
     def anchor_opened(self, offset: Offset, given: str) -> Anchor:
         """The anchor to go on with of a reader that begins at *offset* with the anchor *given*,
         which was checked."""
+
+    def proof(self, offset: Offset, end: Offset) -> bytes:
+        """What a reader needs to compute the digests of the records from *offset* to *end*, which
+        were read (`octopi.wire.proofs`); empty if there are none.
+
+        Raises:
+          RefusedError: WRONG_KIND, if there are no digests.
+        """
 
     def check_anchor(self, offset: Offset, anchor: str) -> None:
         """Check that what a reader has read before *offset* is what is here.

@@ -167,6 +167,21 @@ class ReadableLog:
         """See `octopi.roles.broker.local_stream.LocalStream`: this broker may know more epochs."""
         return self.anchor_before(offset)
 
+    def find_message(self, identity: bytes) -> Offset:
+        """See `octopi.roles.broker.local_stream.LocalStream`."""
+        raise RefusedError(
+            f"topic {self.name} is in logs, whose messages have no ids: start at an offset or a "
+            "position",
+            Status.WRONG_KIND,
+        )
+
+    def proof(self, offset: Offset, end: Offset) -> bytes:
+        """See `octopi.roles.broker.local_stream.LocalStream`."""
+        raise RefusedError(
+            f"topic {self.name} is in logs, which have no digests: read it without `proven`",
+            Status.WRONG_KIND,
+        )
+
     def check_anchor(self, offset: Offset, anchor: str) -> None:
         """Check that the records before *offset* in this log are those that a reader read.
 

@@ -43,6 +43,8 @@ class Reading:
         """The epoch of the leader whose log was compared with what the subscriber was sent."""
         self._anchor: str = message.anchor
         """The subscriber's anchor for `position`; empty if it isn't known."""
+        self._is_proven = message.proven
+        """Whether the subscriber computes digests itself; then its deliveries are its own."""
         self._credit = message.credit
         self._granted_at = self.position
         """The position when the credit was moved last."""
@@ -66,6 +68,8 @@ class Reading:
         log = self._log
         log.check_anchor(self.position, self._anchor)
         log.read(self.position, 0)  # checks the offset
+        if self._is_proven:
+            log.proof(self.position, self.position)  # checks that there are digests
         self._epoch = log.epoch
         self._anchor = log.anchor_opened(self.position, self._anchor)
         self._connection.post(
@@ -208,15 +212,19 @@ class Reading:
         if not records:
             return  # what another leader has committed doesn't reach there yet
         self._anchor = self._log.anchor_behind(self.position)
+        end = Offset(self.position + len(records))
+        proof = self._log.proof(self.position, end) if self._is_proven else b""
         self._connection.post(
-            m.Delivery(self.request, self.position, records, self._log.highwater, self._anchor)
+            m.Delivery(
+                self.request, self.position, records, self._log.highwater, self._anchor, proof
+            )
         )
         self._log.delivered_bytes += len(records)
-        self.position = Offset(self.position + len(records))
+        self.position = end
 
     async def _wait(self) -> None:
         """Wait until there are records that the fan-out doesn't send."""
-        if self.position >= self._log.highwater:
+        if self.position >= self._log.highwater and not self._is_proven:
             self._readers.tail_broadcast.join(self._log, self)
             try:
                 await self._idle.park()

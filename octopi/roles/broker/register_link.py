@@ -487,7 +487,7 @@ class _Session:
                 undone += await self._relays.remove(order.topics)
             case m.InstallRelaySets():
                 undone = await self._relays.install(
-                    self._identity, order.sets, order.topics, order.brokers
+                    self._identity, order.sets, order.topics, order.brokers, order.sequencers
                 )
         if undone:
             _log.error(

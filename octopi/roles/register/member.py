@@ -4,7 +4,7 @@ that it could not carry out."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 import attrs
@@ -273,9 +273,14 @@ class Member:
         return not failed
 
     async def install_relay_sets(
-        self, sets: list[m.RelaySetRecord], topics: list[m.TopicRecord]
+        self,
+        sets: list[m.RelaySetRecord],
+        topics: list[m.TopicRecord],
+        wished: Mapping[PartitionId, BrokerId] | None = None,
     ) -> None:
-        """Tell decisions about relay sets and topics in memory."""
+        """Tell decisions about relay sets and topics in memory, and who is *wished* to be the
+        sequencer."""
+        sequencers = [m.WishedSequencer(*one) for one in (wished or {}).items()]
         named = {one for record in sets for one in record.members}
         brokers = [one for one in self._controller.view.brokers() if one.broker in named]
         pages = [*_pages(topics)] or [[]]
@@ -286,7 +291,7 @@ class Member:
             state = self._controller.state
             page = [one for one in page if state.topic_of_id(one.topic_id) is not None]
             request = self._connection.next_request()
-            undone = await self._tell(m.InstallRelaySets(request, sets, page, brokers))
+            undone = await self._tell(m.InstallRelaySets(request, sets, page, brokers, sequencers))
             self._are_relays_undone |= bool(undone)
             self._note_failures(bool(undone))
 

@@ -14,7 +14,8 @@ import trio
 
 from octopi.coordination.controller import Controller
 from octopi.coordination.decisions import RelaySetDecision
-from octopi.coordination.relay_sets import next_set, step_towards
+from octopi.coordination.relay_balance import wished_sequencers
+from octopi.coordination.relay_sets import RelayBrokers, next_set, step_towards
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, RefusedError, Status, StorageError
 from octopi.identifiers import BrokerId, Epoch, PartitionId
@@ -58,6 +59,8 @@ class RelaySets:
         """Partitions whose members an operator changes now."""
         self._changed = trio.Event()
         """Set when a set has come into force."""
+        self._wished: dict[PartitionId, BrokerId] = {}
+        """Who is to be the sequencer of each partition, as members were told."""
 
     def start(self) -> None:
         """Watch the sets, if there are any and nothing watches them yet."""
@@ -87,7 +90,9 @@ class RelaySets:
             return
         mine = self._controller.view.relay_sets_of(broker)
         topics = [topic for one in mine for topic in state.relay_topics_on(one.partition)]
-        await member.install_relay_sets(sets, topics)
+        wished = {one.partition: self._wished.get(one.partition) for one in mine}
+        told = {number: broker for number, broker in wished.items() if broker is not None}
+        await member.install_relay_sets(sets, topics, told)
         for one in mine:
             others = [other for other in one.members if other != broker]
             await self._tell(others, [one], [])
@@ -213,3 +218,24 @@ class RelaySets:
             record = next_set(sets[partition], brokers, sets.values())
             if record is not None:
                 await self._decide(record)
+        await self._balance(brokers)
+
+    async def _balance(self, brokers: RelayBrokers) -> None:
+        """Tell members who is to be the sequencer of their partitions, where that has changed."""
+        unfit = {*brokers.gone, *brokers.leaving}
+        sets = self._controller.state.relay_sets
+        fit = {
+            number: [one for one in of.members if one not in unfit] for number, of in sets.items()
+        }
+        wished = wished_sequencers(fit)
+        changed = {one: who for one, who in wished.items() if self._wished.get(one) != who}
+        self._wished = wished
+        members = {one for number in changed for one in sets[number].members}
+        async with trio.open_nursery() as nursery:
+            for member in [self._members[one] for one in sorted(members) if one in self._members]:
+                mine = {
+                    number: who
+                    for number, who in changed.items()
+                    if member.broker in sets[number].members
+                }
+                nursery.start_soon(member.install_relay_sets, [], [], mine)

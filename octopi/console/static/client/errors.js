@@ -68,6 +68,7 @@ const OWN = new Map([
   ["protocol", false], // a node sent what the protocol doesn't allow
   ["record_damaged", false], // a record's checksum or layout is wrong
   ["history_lost", false], // retention removed what a reading would read next
+  ["digest_mismatch", false], // what a relay sent is not what the digests say
   ["topic_replaced", false], // a position belongs to a topic that was deleted
   ["not_delivered", true], // the message is certainly not stored
   ["outcome_unknown", false], // the message may or may not be stored; sending it again may double it

@@ -22,7 +22,8 @@ const MAY_BE_ELSEWHERE = new Set(["unknown_topic", "unknown_partition"]); // fro
 
 export class LogFollower {
   // *start*: { offset, anchor }.  *dealt* returns the offset below which the page has dealt with all.
-  constructor(cluster, { topic, topicId, partition, start, window, skipGaps, resumeForks }, { onRecords, onGap, onFork, onTrouble, dealt }) {
+  // *chain*: computes the digests, if that is wanted.
+  constructor(cluster, { topic, topicId, partition, start, window, skipGaps, resumeForks, chain }, { onRecords, onGap, onFork, onTrouble, dealt }) {
     this.cluster = cluster;
     this.topic = topic;
     this.topicId = topicId;
@@ -30,6 +31,7 @@ export class LogFollower {
     this.window = window;
     this.skipGaps = skipGaps;
     this.resumeForks = resumeForks;
+    this.chain = chain;
     this.onRecords = onRecords;
     this.onGap = onGap;
     this.onFork = onFork;
@@ -133,7 +135,7 @@ export class LogFollower {
           this.credit = this.#creditNow();
           const { topic, partition, wanted: offset, credit } = this;
           const anchor = this.trail.anchor || undefined;
-          connection.ask({ type: "subscribe", request, topic, partition, offset, credit, anchor }, (message) => {
+          connection.ask({ type: "subscribe", request, topic, partition, offset, credit, anchor, proven: this.chain ? true : undefined }, (message) => {
             this.heardAt = Date.now();
             silence = SILENCE_MS_FIRST;
             try {
@@ -168,7 +170,7 @@ export class LogFollower {
       case "delivery":
         this.backoff.reset();
         this.highwater = Math.max(this.highwater, message.highwater);
-        this.#delivered(message.offset, message.records, this.#checkAnchor(message.anchor));
+        this.#delivered(message.offset, message.records, this.#checkAnchor(message.anchor), message.proof);
         return;
       case "subscribed":
         this.#checkTopic(message.topic_id);
@@ -207,13 +209,14 @@ export class LogFollower {
     );
   }
 
-  #delivered(offset, records, anchor) {
+  #delivered(offset, records, anchor, proof) {
     const end = offset + records.length;
     if (!Number.isSafeInteger(end)) throw new OctopiError("protocol", `${this.#name}: offset ${offset} is beyond what a number holds`);
     if (end <= this.wanted) return; // again
     if (offset !== this.wanted) {
       throw new OctopiError("protocol", `${this.#name}: records from offset ${offset} came where ${this.wanted} is next`);
     }
+    this.chain?.take(offset, records, proof);
     this.unable.clear();
     this.trail.read(end, anchor);
     this.waitingBytes += records.length;
@@ -240,6 +243,7 @@ export class LogFollower {
       }
       this.readUntil ??= this.wanted;
       this.trail.fallBack(error.offset);
+      this.chain?.begin(this.trail.anchor);
       this.untried.unshift(this.address); // it answered, and will again
       return;
     }
@@ -272,6 +276,7 @@ export class LogFollower {
         );
       }
       this.trail = new Trail(bounds.log_start, "");
+      this.chain?.begin();
     } else if (wanted > bounds.highwater) {
       const leader = this.wrong.partitions.find((one) => one.partition === partition)?.leader_address;
       if (this.trail.anchor && leader) this.untried = [leader]; // if what was read is gone, it knows

@@ -160,14 +160,15 @@ export class Reading {
 
   async #start() {
     const { signal } = this.#ending;
-    const { from, partition, window, onGap, onFork } = this.#options;
+    const { from, partition, window, onGap, onFork, proven } = this.#options;
     const cluster = this.#cluster;
     const { info, isNew } = await this.#findTopic(signal);
     const starts = await this.#starts(info, isNew && (from === "latest" || from?.last) ? "earliest" : from, chosen(info, partition), signal);
+    const DigestChain = proven && (await this.#hooks.more()).DigestChain;
     this.#topicId = info.topic_id;
     for (const [one, start] of starts) this.#offsets.set(one, start.offset);
     for (const [one, start] of starts) {
-      const log = { topic: this.#topic, topicId: info.topic_id, partition: one, start, window, skipGaps: onGap === "skip", resumeForks: onFork === "resume" };
+      const log = { topic: this.#topic, topicId: info.topic_id, partition: one, start, window, skipGaps: onGap === "skip", resumeForks: onFork === "resume", chain: proven ? new DigestChain(`${this.#topic}/${one}`, start.anchor) : null };
       const follower = new LogFollower(cluster, log, {
         onRecords: (follower, offset, records, anchor) => {
           this.#ready.push({ follower, records: readRecords(records, offset, this.#topic, one), anchor, damage: null });
@@ -261,9 +262,10 @@ export class Reading {
 function question(from) {
   if (from === "earliest" || from === "latest") return { at: from, value: 0 };
   if (from instanceof Date && !Number.isNaN(from.getTime())) return { at: "timestamp", value: Math.max(0, from.getTime()) };
+  if (from instanceof Uint8Array) return { at: "message", value: 0, id: from };
   if (Number.isSafeInteger(from?.last) && from.last > 0) return { at: "last", value: from.last };
   if (Number.isSafeInteger(from) && from >= 0) return null;
-  throw new OctopiError("invalid_option", `from is ${String(from)}; it must be earliest, latest, an offset, { last: n }, a Date or a position`);
+  throw new OctopiError("invalid_option", `from is ${String(from)}; it must be earliest, latest, an offset, { last: n }, a Date, a message's id or a position`);
 }
 
 function chosen(info, partition) {

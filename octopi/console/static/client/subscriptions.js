@@ -1,8 +1,11 @@
-// Durable subscriptions: what `Octopi.subscription` loads when it is first called.
+// What few pages need, loaded when it is first needed: durable subscriptions, and digests of relay topics.
 
+import { DigestChain } from "./digest_chain.js";
 import { QueueSubscription } from "./queue_subscription.js";
 import { Subscription } from "./subscription.js";
 import { isQueue, subscriptionOptions } from "./subscription_options.js";
+
+export { DigestChain };
 
 // A member of a subscription of *topic*, which joins from now on.  *window*: bytes, if *given* has none.
 // Throws `invalid_option`.

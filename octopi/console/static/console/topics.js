@@ -4,6 +4,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { addressOf, brokerAddress, messagesAddress, topicAddress } from "./address.js";
 import { TOPICS_PER_PAGE } from "./cluster_feed.js";
 import { actionButton, chartCard, consumers, nameLink, reasonsNot, table } from "./parts.js";
+import { relaysCard } from "./relays.js";
 import { subscriptions } from "./subscriptions.js";
 import { MARKS, markOf } from "./topology.js";
 import { count, duration, plural, rate, size } from "./words.js";
@@ -49,6 +50,7 @@ export function topicsTab(feed, actions) {
         ${found && !found.count ? html`<p class="empty">${search ? "No topic's name contains that." : "There is no topic yet: octopi-node produce orders"}</p>` : nothing}
       </div>
     </section>
+    ${feed.cluster.relays ? relaysCard(feed.cluster.relays) : nothing}
   `;
 }
 
@@ -115,6 +117,7 @@ function topicPage(feed, actions) {
       ${options(topic)}
       ${partitions(topic)}
     </section>
+    ${feed.cluster.relays?.streams.some((one) => one.topic === name) ? relaysCard(feed.cluster.relays, name) : nothing}
     ${subscriptions(feed, `of ${name}`)}
     ${consumers(feed)}
     ${chartCard("Written", feed.topicTraffic.points, rate(feed.topicTraffic.newest?.[0] ?? null))}

@@ -65,6 +65,8 @@ class RelayHead:
     partition: PartitionId
     life: int
     to: int
+    wall_ms: int = 0
+    """What the sender's clock shows; only beats say it."""
 
 
 # --- to the wire ---------------------------------------------------------------------------
@@ -98,10 +100,12 @@ def told(head: RelayHead, message: RelayMessage) -> Iterator[m.OfPartition]:
             for points, more in _pages(message.streams):
                 yield m.AnswerTold(*at, epoch, members, lives, _rows(points), more)
         case _:
-            yield _told_at_once(at, message)
+            yield _told_at_once(at, message, head.wall_ms)
 
 
-def _told_at_once(at: tuple[PartitionId, int, int], message: RelayMessage) -> m.OfPartition:
+def _told_at_once(
+    at: tuple[PartitionId, int, int], message: RelayMessage, wall_ms: int
+) -> m.OfPartition:
     match message:
         case RelayBeat():
             return m.BeatTold(
@@ -114,6 +118,7 @@ def _told_at_once(at: tuple[PartitionId, int, int], message: RelayMessage) -> m.
                 _set(message.relay_set),
                 _set(message.known_set),
                 message.starts,
+                wall_ms,
             )
         case RelaySubmit():
             return m.SubmitTold(*at, message.topic_id, message.id, message.records)

@@ -23,12 +23,19 @@ from octopi.errors import (
     Status,
 )
 from octopi.identifiers import BrokerId, Incarnation, PartitionId
-from octopi.limits import OUTBOX_BYTES_MAX, RELAY_CONNECT_S, RELAY_GREET_S, RELAY_NAMES_TOLD_MAX
+from octopi.limits import (
+    OUTBOX_BYTES_MAX,
+    RELAY_CLOCK_APART_S,
+    RELAY_CONNECT_S,
+    RELAY_GREET_S,
+    RELAY_NAMES_TOLD_MAX,
+)
 from octopi.logger import get_logger
 from octopi.relay.incarnations import RelayLife
-from octopi.relay.messages import RelayMessage
+from octopi.relay.messages import RelayBeat, RelayMessage
 from octopi.roles.broker.relay.forms import Pages, RelayHead, RelayPaged, heard, told
 from octopi.roles.broker.relay.mesh import Mesh
+from octopi.roles.broker.relay.peer_clock import PeerClock
 from octopi.transport.connection import Connection
 from octopi.transport.failures import refusal
 from octopi.transport.handshake import NodeCredentials, open_node_connection
@@ -64,6 +71,8 @@ class _Peer:
     is_sought: bool = False
     """Whether this relay connects to it, again and again."""
     pages: dict[PartitionId, Pages] = attrs.field(factory=dict)
+    clock: PeerClock = attrs.field(factory=PeerClock)
+    """As the beats of the present connection show it."""
 
 
 class RelayLinks:
@@ -103,6 +112,15 @@ class RelayLinks:
         peers = self._peers.items()
         return {one: peer.incarnation for one, peer in peers if peer.connection is not None}
 
+    @property
+    def clocks(self) -> dict[BrokerId, float]:
+        """By how much the clock of each connected relay is ahead of this one's (s)."""
+        return {
+            one: ahead_s
+            for one, peer in self._peers.items()
+            if peer.connection is not None and (ahead_s := peer.clock.ahead_s) is not None
+        }
+
     # --- sending -------------------------------------------------------------------------
 
     def send(self, to: BrokerId, partition: PartitionId, message: RelayMessage) -> None:
@@ -113,7 +131,8 @@ class RelayLinks:
         if peer is None or connection is None or connection.outbox.size_bytes > OUTBOX_BYTES_MAX:
             return
         mine, others = self._emptied.get(partition, 0), peer.emptied.get(partition, 0)
-        head = RelayHead(partition, mine, others)
+        wall_ms = self._environment.clock.wall_ms() if isinstance(message, RelayBeat) else 0
+        head = RelayHead(partition, mine, others, wall_ms)
         try:
             for one in told(head, message):
                 connection.post(one)
@@ -285,7 +304,7 @@ class RelayLinks:
             )
         peer.incarnation, peer.nonce = message.incarnation, message.nonce
         peer.emptied = {one.partition: one.emptied for one in message.emptied}
-        peer.pages = {}
+        peer.pages, peer.clock = {}, PeerClock()
         peer.connection = connection
         _log.info("relay connected", relay=message.broker, incarnation=message.incarnation)
 
@@ -320,6 +339,8 @@ class RelayLinks:
             peer.emptied[message.partition] = message.life
         if message.to != mine:
             return
+        if isinstance(message, m.BeatTold) and message.wall_ms:
+            self._look_at_clock(sender, peer.clock, message.wall_ms)
         life = RelayLife(peer.incarnation, message.life)
         whole: RelayMessage | None
         if isinstance(message, RelayPaged):
@@ -328,6 +349,15 @@ class RelayLinks:
             whole = heard(message)
         if whole is not None:
             self._take(sender, message.partition, life, whole)
+
+    def _look_at_clock(self, sender: BrokerId, clock: PeerClock, wall_ms: int) -> None:
+        own = self._environment.clock
+        clock.heard(wall_ms, own.wall_ms())
+        ahead_s = clock.ahead_s
+        if ahead_s is not None and abs(ahead_s) > RELAY_CLOCK_APART_S:
+            _log.sparing(own).warning(
+                "the clock of another relay differs", relay=sender, ahead_s=round(ahead_s, 3)
+            )
 
 
 @attrs.frozen

@@ -11,6 +11,7 @@ from hashlib import blake2b, sha256
 from typing import NamedTuple, Protocol
 
 from octopi.coordination.consistent_hash import HashCircle
+from octopi.coordination.relay_balance import wished_sequencers
 from octopi.errors import InvalidOptionError
 from octopi.identifiers import BrokerId, ClusterId, PartitionId, TopicId, TopicName, address_fault
 from octopi.limits import ID_CHARACTERS, RELAY_PARTITIONS_MAX, RELAYS_MAX, RELAYS_MIN
@@ -114,6 +115,8 @@ class RelayMesh(Mesh):
             for partition in range(partition_count)
         ]
         """The relay set of each partition."""
+        self.wished = wished_sequencers({one.partition: one.ranked for one in self.sets})
+        """Who is to be the sequencer of each partition, if it can."""
         self._circle = HashCircle(partition_count)
 
     @property

@@ -215,6 +215,8 @@ def _begin(node: RelayBroker, store: RelayStore, nursery: trio.Nursery) -> Relay
         )
         for one in mesh.sets
     }
+    for number, wished in mesh.wished.items():
+        node.partitions[number].wish(wished)
     return RelayServing(
         environment,
         mesh,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Protocol
 
-import attrs
 import trio
 
 from octopi.environment import Clock, Environment
@@ -43,10 +42,17 @@ from octopi.relay.messages import (
     RelaySubmitted,
     RelayWritten,
 )
-from octopi.relay.receiver import AnswerProducer, ProduceOutcome, ReceiverEffect, RelayReceiver
+from octopi.relay.receiver import (
+    AnswerProducer,
+    ProduceOutcome,
+    ReceiverEffect,
+    RelayReceipt,
+    RelayReceiver,
+)
 from octopi.relay.relay_set import RelaySet
 from octopi.relay.stream import RelayStream
 from octopi.relay.timelines import RelayEpoch
+from octopi.roles.broker.relay.counts import RelayCounts
 from octopi.roles.broker.relay.store import RelayStore
 from octopi.roles.broker.relay.stream_log import StreamLog
 from octopi.roles.broker.relay.tracer import RelayTracer
@@ -71,30 +77,6 @@ def client_epoch(epoch: RelayEpoch) -> Epoch:
     """An epoch as clients know it: a number that grows with timelines, and with the epochs of
     each."""
     return Epoch((epoch.timeline.generation << 32) + epoch.number)
-
-
-@attrs.define
-class RelayCounts:
-    """What happened in one relay partition at this broker since it was started."""
-
-    timelines: int = 0
-    """How often it became part of another timeline."""
-    gaps: int = 0
-    """How often readers missed something here."""
-    conflicts: int = 0
-    """How often no digest had a quorum."""
-    _fenced_s: float = 0.0
-    _fenced_since: float | None = None
-
-    def entered(self, status: RelayStatus, now: float) -> None:
-        """It has that status from *now* on."""
-        self._fenced_s = self.fenced_s(now)
-        self._fenced_since = now if status is RelayStatus.FENCED else None
-
-    def fenced_s(self, now: float) -> float:
-        """How long it was fenced, up to *now*."""
-        since = self._fenced_since
-        return self._fenced_s + (0.0 if since is None else now - since)
 
 
 class RelayPartition:
@@ -134,7 +116,8 @@ class RelayPartition:
         self._receiver = RelayReceiver(me, relay_set, ids)
         trace = environment.trace
         self._tracer = None if trace is None else RelayTracer(trace, self.number, me)
-        self._answers: dict[int, Callable[[ProduceOutcome], None]] = {}
+        self._answers: dict[int, tuple[Callable[[ProduceOutcome], None], float]] = {}
+        """Of each produce that waits: who is told, and since when it waits."""
         self._produced = 0
         self._todo: deque[RelayEffect | ReceiverEffect] = deque()
         self._is_performing = False
@@ -161,6 +144,11 @@ class RelayPartition:
         """There are to be these members: they bring it into force by themselves."""
         if self.member is not None:
             self.member.know_set(relay_set)
+
+    def wish(self, sequencer: BrokerId) -> None:
+        """See `octopi.relay.member.RelayMember.wish`."""
+        if self.member is not None:
+            self.member.wish(sequencer)
 
     def bound(self, topic_id: TopicId, bounds: BufferBounds) -> None:
         """Give a stream bounds of its own."""
@@ -253,10 +241,10 @@ class RelayPartition:
     ) -> None:
         """Have *count* valid *records* of one producer put in order and written by a quorum."""
         self._produced += 1
-        self._answers[self._produced] = answer
+        now = self._clock.now()
+        self._answers[self._produced] = answer, now
         if self._tracer is not None:
             self._tracer.received(self._produced, topic_id, count)
-        now = self._clock.now()
         self._perform(
             self._receiver.produce(self._produced, topic_id, records, count, now, wall_ms)
         )
@@ -327,7 +315,10 @@ class RelayPartition:
             case SendToRelay(to, message):
                 self._links.send(to, message)
             case AnswerProducer(number, outcome):
-                self._answers.pop(number)(outcome)
+                answer, since = self._answers.pop(number)
+                if isinstance(outcome, RelayReceipt):
+                    self.counts.quorum.observe(self._clock.now() - since)
+                answer(outcome)
             case MoveHighwater(topic_id, _):
                 if (log := self.logs.get(topic_id)) is not None:
                     log.wake()

@@ -69,6 +69,8 @@ class BrokerRelays(MemoryTopics):
         self._file = RelaySetsFile(environment.disk, data_directory)
         self._known = KnownSets()
         self._storing = trio.Lock()
+        self._wished: dict[PartitionId, BrokerId] = {}
+        """Who is to be the sequencer, as the register said last."""
         self._identity: BrokerIdentity | None = None
         self._serving: RelayServing | None = None
         self._mesh = RegisterMesh(ClusterId(""))
@@ -101,6 +103,7 @@ class BrokerRelays(MemoryTopics):
         sets: Sequence[RelaySetRecord],
         topics: Sequence[TopicRecord],
         brokers: Iterable[m.BrokerInfo],
+        wished: Iterable[m.WishedSequencer] = (),
     ) -> list[m.Undone]:
         """Store what the register has decided about relay sets, and act on it; return what could
         not be done."""
@@ -126,7 +129,10 @@ class BrokerRelays(MemoryTopics):
                 tuple(one for one in held.values() if one.partitions[0] in mine),
                 {one: address for one, address in addresses.items() if one in named},
             )
-            return await self._keep(newest, [one.partition for one in sets])
+            self._wished |= {one.partition: one.broker for one in wished}
+            undone = await self._keep(newest, [one.partition for one in sets])
+            self._wish()
+            return undone
 
     async def remove(self, topics: Iterable[m.RemovedTopic]) -> list[m.Undone]:
         """Forget deleted topics, as far as they are in memory; return what could not be done."""
@@ -191,6 +197,11 @@ class BrokerRelays(MemoryTopics):
             if partition is not None:
                 partition.bound(TopicId(topic.topic_id), bounds_of(topic.options))
         self._begun().links.meet()
+
+    def _wish(self) -> None:
+        for number, partition in self.partitions.items():
+            if number in self._wished:
+                partition.wish(self._wished[number])
 
     def _begun(self) -> RelayServing:
         """The parts that all partitions share; they begin with the first one."""
@@ -284,6 +295,11 @@ class BrokerRelays(MemoryTopics):
     def session(self, connection: Connection) -> RelaySession:
         """A connection of another relay."""
         return RelaySession(self._links, connection)
+
+    @property
+    def clocks(self) -> dict[BrokerId, float]:
+        """See `RelayLinks.clocks`; empty: this broker keeps no topics in memory."""
+        return {} if self._serving is None else self._serving.links.clocks
 
     def _links(self) -> RelayLinks:
         """The connections with other relays.

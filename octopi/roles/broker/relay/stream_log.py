@@ -30,9 +30,11 @@ from octopi.position import NO_ANCHOR, Anchor, checked_anchor
 from octopi.record import record_end, record_timestamp_ms, scan, whole_records_end
 from octopi.relay.buffer import RelayTransaction
 from octopi.relay.digest import Digest
+from octopi.relay.message_ids import MESSAGE_ID_BYTES, MessageId
 from octopi.relay.stream import RelayStream
 from octopi.storage.time_slices import Slices
 from octopi.wire.messages import LogCount, LogInfo
+from octopi.wire.proofs import packed_proof
 
 _ANCHOR_BYTES: Final = 8
 
@@ -203,6 +205,24 @@ class StreamLog:
         covering = stream.buffer.covering(offset)
         return NO_ANCHOR if covering is None else _anchor(covering.end, covering.digest)
 
+    def proof(self, offset: Offset, end: Offset) -> bytes:
+        """See `octopi.roles.broker.local_stream.LocalStream`."""
+        stream = self._find(self.topic_id)
+        if stream is None or end <= offset:
+            return b""
+        first = stream.buffer.covering(offset)
+        assert first is not None, "they were read"
+        before = stream.buffer.digest_at(first.offset)
+        assert before is not None
+        rows, one = [], first
+        while True:
+            rows.append((one.id, len(one.records), one.digest))
+            if one.end >= end:
+                return packed_proof(first.offset, before, rows)
+            following = stream.buffer.transaction_at(one.end)
+            assert following is not None
+            one = following
+
     def anchor_opened(self, offset: Offset, given: str) -> Anchor:
         """See `octopi.roles.broker.local_stream.LocalStream`: *given* may lie behind *offset*, and
         then proves more."""
@@ -289,6 +309,28 @@ class StreamLog:
             f"an offset is found at earliest, latest, timestamp, last or boundary, not {at[:20]!r} "
             f"{value}",
             Status.INVALID_OPTION,
+        )
+
+    def find_message(self, identity: bytes) -> Offset:
+        """See `octopi.roles.broker.local_stream.LocalStream`."""
+        if len(identity) != MESSAGE_ID_BYTES:
+            raise RefusedError(
+                f"the id of a message has {MESSAGE_ID_BYTES} bytes, not {len(identity)}",
+                Status.INVALID_OPTION,
+            )
+        stream = self._find(self.topic_id)
+        found = None if stream is None else stream.buffer.find(MessageId(identity))
+        if found is not None and found[0].end <= self.highwater:
+            transaction, number = found
+            if number < scan(transaction.records).count:
+                position = 0
+                for _ in range(number + 1):
+                    position = record_end(transaction.records, position)
+                return Offset(transaction.offset + position)
+        raise OffsetOutOfRangeError(
+            f"{self.name}/{self.partition}: no message with id {identity.hex()} is in memory, "
+            f"which has offsets {self.start} to {self.highwater}: it is too old, or none of this "
+            "topic"
         )
 
     def count(self) -> Slices[LogCount]:

@@ -47,6 +47,9 @@ class ReadService(Service):
         log = self._context.served(message.topic, message.partition)
         if message.at != "earliest":
             log.require_end()
+        if message.at == "message":
+            self._post_found(message.request, log, log.find_message(message.id))
+            return
         found = log.find(message.at, message.value)
         if isinstance(found, int):
             self._post_found(message.request, log, found)
