@@ -25,11 +25,17 @@ from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+import outcome
 import trio
 
 from octopi.simulation.kernel import sandbox
 from octopi.simulation.kernel.schedule import OrderOfOneThread, Schedule
-from octopi.simulation.kernel.task_watching import Instruments, TaskWatcher
+from octopi.simulation.kernel.task_watching import (
+    NURSERY_FIELDS,
+    Instruments,
+    TaskWatcher,
+    fail_task,
+)
 from octopi.simulation.kernel.world import World
 
 try:
@@ -77,7 +83,7 @@ _RUNNER_FIELDS: Final = (
     "tasks",
     "instruments",
 )
-_TASK_FIELDS: Final = ("_next_send",)
+_TASK_FIELDS: Final = ("_next_send", "_next_send_fn", "_cancel_status")
 _STATUS_FIELDS: Final = ("_scope", "_parent")
 
 
@@ -91,9 +97,11 @@ class How(Enum):
 
 
 class Parkable(Protocol):
-    """An owner of tasks, which can be paused together with them."""
+    """An owner of tasks, which can be paused or ended together with them."""
 
     is_paused: bool
+    scope: trio.CancelScope
+    """The cancel scope of its tasks."""
 
 
 OWNER: ContextVar[Parkable | None] = ContextVar("OWNER", default=None)
@@ -129,6 +137,9 @@ def private_problem() -> str | None:
     for name in _TASK_FIELDS:
         if name not in inspect.get_annotations(_run.Task):
             return f"Task of trio {trio.__version__} has no {name}"
+    for name in NURSERY_FIELDS:
+        if name not in _run.Nursery._nested_child_finished.__code__.co_names:
+            return f"Nursery of trio {trio.__version__} has no {name}"
     for name in _STATUS_FIELDS:
         if name not in inspect.get_annotations(_run.CancelStatus):
             return f"CancelStatus of trio {trio.__version__} has no {name}"
@@ -207,6 +218,24 @@ def resume(owner: Parkable) -> None:
         _turning.park()
 
 
+def end(owner: Parkable, error: Callable[[], BaseException]) -> None:
+    """Have the tasks of *owner* run no further, as those of a killed process: each of them that is
+    about to run gets an *error* in place of what it waited for.
+
+    The caller cancels the scope of *owner* next, for the tasks that wait, and calls `forget` when
+    they have ended.  Where Trio turns its loop itself, a task that is about to run goes on until it
+    waits.
+    """
+    if _turning is not None:
+        _turning.end(owner, error)
+
+
+def forget(owner: Parkable) -> None:
+    """Note that all tasks of *owner* have ended."""
+    if _turning is not None:
+        _turning.ended.pop(owner, None)
+
+
 def watch_tasks(watcher: TaskWatcher) -> None:
     """Tell *watcher* of the tasks of the run, from now on.
 
@@ -260,6 +289,8 @@ class _Turning:
         """The tasks that have yet to run in this turn; Trio takes them from the end."""
         self._is_parking = False
         self._is_unshielded = False
+        self.ended: dict[Parkable, Callable[[], BaseException]] = {}
+        """Owners that have ended while some of their tasks still have to: with what these end."""
         self._runner = _run.setup_runner(_VirtualClock(world), [], False, True)
         self.instruments = Instruments()
         instruments: Any = self.instruments
@@ -268,6 +299,11 @@ class _Turning:
     def shuffle(self, batch: list[Task]) -> None:
         """Called by Trio for each turn, with its tasks."""
         self._batch = batch
+        if self.ended:
+            for task in batch:
+                # One that was cancelled ends by that.
+                if not _is_cancelled(task):
+                    self._end_task(task)
         if len(batch) > 1:
             waiting = self._schedule.shuffle(batch)
             if waiting:
@@ -292,6 +328,22 @@ class _Turning:
         # Also if no task is parked: those of a paused owner may be able to run only later.
         self._runner.runq = new
         self._is_parking = True
+
+    def end(self, owner: Parkable, error: Callable[[], BaseException]) -> None:
+        """See the function."""
+        self.ended[owner] = error
+        queue = self._runner.runq
+        parked = queue.parked if isinstance(queue, _ParkingQueue) else ()
+        for task in (*queue, *parked, *self._batch):
+            self._end_task(task)
+
+    def _end_task(self, task: Any) -> None:  # noqa: ANN401
+        """If *task*, which is about to run, is of an owner that has ended, have it end, too."""
+        owner = task.context.get(OWNER)
+        error = self.ended.get(owner) if owner is not None else None
+        if owner is None or error is None or not _is_within(task, owner.scope):
+            return
+        fail_task(task, error())
 
     def _release(self) -> None:
         """Let paused tasks run in a run that was given up: they have to end, too."""
@@ -374,6 +426,20 @@ class _Turning:
                     status = status._parent
         else:
             _give_up(world, error)
+
+
+def _is_cancelled(task: Any) -> bool:  # noqa: ANN401
+    """Whether *task*, which is about to run, gets a cancellation."""
+    result = task._next_send
+    return isinstance(result, outcome.Error) and isinstance(result.error, trio.Cancelled)
+
+
+def _is_within(task: Any, scope: trio.CancelScope) -> bool:  # noqa: ANN401
+    """Whether *scope* is one of those that *task* is in."""
+    status = task._cancel_status
+    while status is not None and status._scope is not scope:
+        status = status._parent
+    return status is not None
 
 
 _turning: _Turning | None = None

@@ -6,13 +6,30 @@ place.  `octopi.simulation.kernel.driver` checks that the private names exist.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import outcome
 import trio
 
 if TYPE_CHECKING:
     from trio.lowlevel import Task
+
+
+NURSERY_FIELDS: Final = ("_closed", "_pending_excs")
+"""The private names of a nursery that `fail_task` uses."""
+
+
+def fail_task(task: Any, error: BaseException) -> None:  # noqa: ANN401
+    """Have *task*, which is about to run, get *error* in place of what it waited for."""
+    nurseries = task.child_nurseries
+    if nurseries and nurseries[-1]._closed:
+        # It has waited for the tasks of a nursery, which would break if an exception was raised in
+        # there; it raises what it has collected.
+        nurseries[-1]._pending_excs.append(error)
+    elif task._next_send is None:  # it has not begun
+        task._next_send_fn, task._next_send = task.coro.throw, error
+    elif isinstance(task._next_send, outcome.Outcome):
+        task._next_send = outcome.Error(error)
 
 
 class TaskWatcher(Protocol):
@@ -46,9 +63,8 @@ class Instruments(dict[str, Any]):
             self.watcher.has_run(task)
             return
         error = self.watcher.will_run(task)
-        # A task that has not begun has nothing that an error could be the result of.
-        if error is not None and isinstance(task._next_send, outcome.Value):
-            task._next_send = outcome.Error(error)
+        if error is not None:
+            fail_task(task, error)
 
     def add_instrument(self, instrument: trio.abc.Instrument) -> None:
         raise RuntimeError("a scheduled run has no instruments; observe the World")
