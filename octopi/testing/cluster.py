@@ -25,11 +25,11 @@ from octopi.simulation.kernel.host import Program as LifeProgram, is_ordinary
 from octopi.simulation.kernel.world import Event, Violation
 from octopi.simulation.run import RESTART_S
 from octopi.testing.errors import HistoryViolation, MisuseError, StuckError, alone
+from octopi.testing.fault_draws import KINDS
 from octopi.testing.faults import Faults
 from octopi.testing.planned_faults import PlannedFault
 from octopi.testing.program import Host, Program, Run
 from octopi.testing.random_faults import (
-    KINDS,
     FaultPlan,
     FaultsOfRun,
     RandomFaults,
@@ -266,7 +266,9 @@ class Cluster(Faults):
             with self._planned_faults(of_run.plan, block):
                 yield
             return
-        faults = RandomFaults(self, self._world, kinds, every_s, hosts, block, of_run.struck)
+        if of_run.draws is not None and of_run.draws.watches_waits:
+            self.watch_waits()
+        faults = RandomFaults(self, self._world, kinds, every_s, hosts, block, of_run)
         self._world.observers.insert(0, faults)
         faults.start()
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import (
     AbstractContextManager,
     asynccontextmanager,
@@ -37,6 +37,7 @@ from octopi.testing.cluster import Cluster
 from octopi.testing.errors import MisuseError, StuckError, alone, is_verdict
 from octopi.testing.mock_time import keeping_time, mock_clock
 from octopi.testing.property_log import PropertyLog
+from octopi.testing.property_sources import Place
 from octopi.testing.random_faults import FaultPlan, FaultsOfRun
 from octopi.testing.replaying import RunOfTest, chosen_seed, pinned_seed
 from octopi.testing.setup import Options, Setup
@@ -86,7 +87,7 @@ def _run(
     except BaseException as error:  # raised below, where it doesn't become its own context
         problem = error
     if setup.shrink_s and here.faults.struck and is_verdict(alone(problem)):
-        raise trimmed(_shrunk(here, problem, again, setup.shrink_s))
+        raise trimmed(shrunk(here, problem, again, setup.shrink_s))
     raise trimmed(here.told(problem))
 
 
@@ -101,13 +102,17 @@ def attempt(test: Callable[[Cluster], Awaitable[T]], setup: Setup, here: RunOfTe
     return _turn(here, main)
 
 
-def _shrunk(
+def shrunk(
     here: RunOfTest,
     problem: BaseException,
     again: Callable[[RunOfTest, int | None], object],
     seconds_max: float,
+    seed_count: int = 1,
 ) -> BaseException:
-    """The error of the smallest run that fails as *here* did, with the lines of its faults."""
+    """The error of the smallest run that fails as *here* did, with the lines of its faults.
+
+    *seed_count*: with how many seeds the faults are tried without chance, from that of *here* on.
+    """
 
     def run_plan(plan: FaultPlan, *, is_tried: bool) -> tuple[RunOfTest, BaseException | None]:
         run = RunOfTest(
@@ -127,7 +132,7 @@ def _shrunk(
         return None if error is None else FailedRun(error, tuple(run.faults.struck))
 
     failure = FailedRun(problem, tuple(here.faults.struck))
-    found = shrink(here.seed, failure, tried, seconds_max)
+    found = shrink(here.world.seed, failure, tried, seconds_max, seed_count)
     if found is None:
         error = here.told(problem)
         error.add_note("not made smaller: without chance the same faults don't fail in this way")
@@ -145,7 +150,7 @@ def simulated(
     *,
     seed: int | None = None,
     seeds: int = 1,
-    reaches: Collection[str] = (),
+    reaches: Collection[Place] = (),
     **options: Unpack[Options],
 ) -> Callable[[Callable[..., Awaitable[object]]], Callable[..., None]]:
     """Make a plain function, which any test runner can call, from an async test whose parameter
@@ -158,8 +163,9 @@ def simulated(
     is set, it is run with that seed only.  Other parameters are fixtures of pytest, the same for
     all seeds.
 
-    It also fails if a property `octopi.properties.sometimes` held with none of the seeds, or if a
-    place of *reaches*, the names of `octopi.properties.reachable`, was not reached with any.
+    It also fails if a property `octopi.properties.sometimes` was asked and held with none of the
+    seeds, or if something of *reaches* happened with none: names of `sometimes` and `reachable`, or
+    modules, classes and functions whose source states some.
 
     Raises:
       MisuseError: if the test isn't async, or has no such parameter.
@@ -171,18 +177,24 @@ def simulated(
         __tracebackhide__ = True
         pinned = pinned_seed()
         first = 1 if seed is None else seed
-        setup, properties = Setup(**options), PropertyLog(reaches)
+        setup, properties = Setup(**options), PropertyLog(reaches, test)
         chosen = range(first, first + seeds) if pinned is None else (pinned,)
         for one in chosen:
             _run(test, one, setup, properties)
         report = properties.report(len(chosen))
         if report:
             sys.stdout.write(f"{report}\n")
-        missing = properties.missing(chosen) if pinned is None else None
+        missing = properties.missing(seeds_words(chosen)) if pinned is None else None
         if missing is not None:
             raise missing
 
     return lambda test: plain_test(test, call)
+
+
+def seeds_words(seeds: Sequence[int]) -> str:
+    """*seeds*, one or a range, in words."""
+    first, last = seeds[0], seeds[-1]
+    return f"the seed {first}" if first == last else f"the seeds {first} to {last}"
 
 
 def plain_test(
@@ -350,7 +362,11 @@ async def _opened(here: RunOfTest, setup: Setup, *, can_pause: bool) -> AsyncIte
         made.observe()
         servers = frozenset(node.name for node in simulated.servers)
         check = partial(here.properties.check, world)
-        with sifted(world, servers), _limited(world, setup.timeout_s, made), checked_by(check):
+        with (
+            sifted(world, servers, here.on_line),
+            _limited(world, setup.timeout_s, made),
+            checked_by(check),
+        ):
             yield
 
     try:
