@@ -16,12 +16,9 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
     nullcontext,
-    redirect_stderr,
-    redirect_stdout,
 )
 from contextvars import ContextVar
 from functools import partial
-from io import StringIO
 from typing import Any, TypeVar, Unpack
 
 import attrs
@@ -38,10 +35,9 @@ from octopi.testing.errors import MisuseError, StuckError, alone, is_verdict
 from octopi.testing.mock_time import keeping_time, mock_clock
 from octopi.testing.property_log import PropertyLog
 from octopi.testing.property_sources import Place
-from octopi.testing.random_faults import FaultPlan, FaultsOfRun
 from octopi.testing.replaying import RunOfTest, chosen_seed, pinned_seed
 from octopi.testing.setup import Options, Setup
-from octopi.testing.shrinking import FailedRun, lines_of, shrink, told_lines
+from octopi.testing.shrunk_runs import shrunk
 from octopi.testing.stuck_tasks import is_of_test
 from octopi.testing.unexpected_log_errors import sifted
 
@@ -100,50 +96,6 @@ def attempt(test: Callable[[Cluster], Awaitable[T]], setup: Setup, here: RunOfTe
             return await test(opened)
 
     return _turn(here, main)
-
-
-def shrunk(
-    here: RunOfTest,
-    problem: BaseException,
-    again: Callable[[RunOfTest, int | None], object],
-    seconds_max: float,
-    seed_count: int = 1,
-) -> BaseException:
-    """The error of the smallest run that fails as *here* did, with the lines of its faults.
-
-    *seed_count*: with how many seeds the faults are tried without chance, from that of *here* on.
-    """
-
-    def run_plan(plan: FaultPlan, *, is_tried: bool) -> tuple[RunOfTest, BaseException | None]:
-        run = RunOfTest(
-            World(plan.seed), here.name, FaultsOfRun(plan), is_tried=is_tried, seed=here.seed
-        )
-        try:
-            again(run, plan.brokers)
-        except BaseException as error:
-            if not is_verdict(alone(error)):
-                raise
-            return run, error
-        return run, None
-
-    def tried(plan: FaultPlan) -> FailedRun | None:
-        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-            run, error = run_plan(plan, is_tried=True)
-        return None if error is None else FailedRun(error, tuple(run.faults.struck))
-
-    failure = FailedRun(problem, tuple(here.faults.struck))
-    found = shrink(here.world.seed, failure, tried, seconds_max, seed_count)
-    if found is None:
-        error = here.told(problem)
-        error.add_note("not made smaller: without chance the same faults don't fail in this way")
-        return error
-    run, error_now = run_plan(found.plan, is_tried=False)
-    assert error_now is not None, "a run repeats exactly"
-    error = alone(error_now)
-    lines = lines_of(found.plan)
-    for line in told_lines(found, len(failure.struck)):
-        error.add_note(line)
-    return run.told(error, lines)
 
 
 def simulated(
@@ -211,20 +163,21 @@ def plain_test(
     if "cluster" not in signature.parameters:
         raise MisuseError(f"{test.__qualname__} needs a parameter that is called cluster")
 
+    kept = [one for one in signature.parameters.values() if one.name != "cluster"]
+    public = signature.replace(parameters=kept, return_annotation=None)
+
     @functools.wraps(test)
     def plain(*args: Any, **fixtures: Any) -> None:  # noqa: ANN401
         __tracebackhide__ = True
+        given = public.bind(*args, **fixtures).arguments  # Hypothesis gives some by position
 
         async def with_cluster(made: Cluster) -> None:
-            await test(*args, **fixtures, cluster=made)
+            await test(**given, cluster=made)
 
         functools.update_wrapper(with_cluster, test)
         call(with_cluster)
 
-    kept = [one for one in signature.parameters.values() if one.name != "cluster"]
-    plain.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=kept, return_annotation=None
-    )
+    plain.__signature__ = public  # type: ignore[attr-defined]
     return plain
 
 
