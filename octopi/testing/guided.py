@@ -15,7 +15,6 @@ import sys
 from collections.abc import Awaitable, Callable, Collection
 from math import inf
 from random import Random
-from time import monotonic
 from typing import Final, Unpack
 
 import attrs
@@ -29,6 +28,7 @@ from octopi.testing.property_sources import Place
 from octopi.testing.random_faults import FaultsOfRun
 from octopi.testing.rare_events import Corpus, RunSoFar, Sights
 from octopi.testing.replaying import RunOfTest, chosen_seed
+from octopi.testing.run_limits import RunLimit
 from octopi.testing.running import attempt, plain_test, trimmed
 from octopi.testing.setup import Options, Setup
 from octopi.testing.shrunk_runs import shrunk
@@ -69,10 +69,10 @@ def guided(
 
     def call(test: Callable[[Cluster], Awaitable[object]]) -> None:
         __tracebackhide__ = True
-        until = inf if minutes is None else monotonic() + 60 * minutes
+        limit = RunLimit.of(runs_max, minutes)
         properties = PropertyLog(reaches, test)
         search = Search(test, Setup(**options), chosen_seed(seed), properties)
-        while search.run_count < runs_max and (not search.run_count or monotonic() < until):
+        while not limit.is_over(search.run_count):
             error = search.run_next()
             if error is not None:
                 raise trimmed(error)

@@ -19,6 +19,7 @@ from contextlib import (
 )
 from contextvars import ContextVar
 from functools import partial
+from math import inf
 from typing import Any, TypeVar, Unpack
 
 import attrs
@@ -36,6 +37,7 @@ from octopi.testing.mock_time import keeping_time, mock_clock
 from octopi.testing.property_log import PropertyLog
 from octopi.testing.property_sources import Place
 from octopi.testing.replaying import RunOfTest, chosen_seed, pinned_seed
+from octopi.testing.run_limits import RunLimit
 from octopi.testing.setup import Options, Setup
 from octopi.testing.shrunk_runs import shrunk
 from octopi.testing.stuck_tasks import is_of_test
@@ -112,8 +114,8 @@ def simulated(
         async def test_nothing_is_lost(cluster: octopi.testing.Cluster) -> None: ...
 
     The test is run with *seeds* seeds, from *seed* (or 1) on, until it fails.  If OCTOPI_TEST_SEED
-    is set, it is run with that seed only.  Other parameters are fixtures of pytest, the same for
-    all seeds.
+    is set, it is run with that seed only; see also `octopi.testing.run_limits`.  Other parameters
+    are fixtures of pytest, the same for all seeds.
 
     It also fails if a property `octopi.properties.sometimes` was asked and held with none of the
     seeds, or if something of *reaches* happened with none: names of `sometimes` and `reachable`, or
@@ -130,9 +132,11 @@ def simulated(
         pinned = pinned_seed()
         first = 1 if seed is None else seed
         setup, properties = Setup(**options), PropertyLog(reaches, test)
-        chosen = range(first, first + seeds) if pinned is None else (pinned,)
-        for one in chosen:
-            _run(test, one, setup, properties)
+        limit = RunLimit.of(seeds) if pinned is None else RunLimit(1, inf)
+        chosen: list[int] = []
+        while not limit.is_over(len(chosen)):
+            chosen.append(first + len(chosen) if pinned is None else pinned)
+            _run(test, chosen[-1], setup, properties)
         report = properties.report(len(chosen))
         if report:
             sys.stdout.write(f"{report}\n")
