@@ -37,6 +37,7 @@ from octopi.testing.histories.operation_history import (
 )
 from octopi.testing.histories.queues import QueueChecker
 from octopi.testing.histories.registers import RegisterChecker
+from octopi.testing.planned_faults import PlannedFault
 from octopi.testing.program import Host, Program
 from octopi.testing.running import cluster, run, runner, simulated
 from octopi.testing.setup import Setup
@@ -61,6 +62,7 @@ __all__ = [
     "MisuseError",
     "OperationHistory",
     "OperationStatus",
+    "PlannedFault",
     "Program",
     "QueueChecker",
     "RegisterChecker",

@@ -145,7 +145,7 @@ class Search:
             world,
             way.beginning,
             uses_moments=self._guidance.moments and number > 0,
-            is_dense=self._guidance.moments and number % 4 in {1, 2},
+            is_dense=self._guidance.moments and (number % 4 in {1, 2} or bool(way.beginning.draws)),
         )
         sights, turns = Sights(world), dict(way.turns)
 

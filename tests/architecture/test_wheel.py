@@ -108,6 +108,11 @@ def test_an_installation_has_only_the_modules_of_the_product(installation: Path)
     assert names == {"octopi", "octopi_node.py", "pyspark_octopi.py", "pytest_octopi.py"}
 
 
+def test_pytest_finds_the_plugin_of_an_installation(installation: Path) -> None:
+    (text,) = (path.read_text() for path in installation.glob("*.dist-info/entry_points.txt"))
+    assert "[pytest11]\npytest_octopi = pytest_octopi\n" in text
+
+
 @pytest.mark.usefixtures("_with_compiler")
 def test_a_wheel_has_compiled_kernels_for_this_system_and_each_python_from_3_11_on(
     wheel: Wheel, installation: Path

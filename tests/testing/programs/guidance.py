@@ -21,10 +21,10 @@ from octopi.testing import Cluster
 from octopi.testing.guided import Guidance, Search
 from octopi.testing.property_log import PropertyLog
 from octopi.testing.setup import Setup
-from tests.testing.programs import BUGS
+from tests.testing.programs import BUGS, nested_recovery
 from tests.testing.programs.planted import Planted
 
-RUNS_MAX = 50
+RUNS_MAX = 60
 APART = 1000
 """How far the first seeds of two searches are apart."""
 
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--searches", type=int, default=5)
     options = parser.parse_args()
     sys.stdout.write(f"| bug | {' | '.join(options.ways)} |\n|{'---|' * (len(options.ways) + 1)}\n")
-    for bug in BUGS:
+    for bug in (*BUGS, nested_recovery.BUG):
         if options.names and bug.name not in options.names:
             continue
         cells = [bug.name]
