@@ -7,6 +7,7 @@ of its steps, or no step: at any time.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
@@ -22,6 +23,8 @@ _BY_CHANCE: Final = 0.2
 _FIRST: Final = 0.6
 """The share of faults at a step that strike at its next occurrence."""
 _OCCURRENCE_MAX: Final = 4
+_ENDING: Final = frozenset({"kill", "lose power", "stop"})
+"""The kinds of faults that end a process; others last, and would overlap in a dense run."""
 _AT_ONCE: Final = 0.1
 """The first fault of a run is drawn after this part of the usual delay."""
 _DENSE: Final = 0.15
@@ -33,6 +36,11 @@ _SOON: Final = 0.25
 
 Moment = tuple[str, str, str]
 """A kind of fault, a host, and the text of a step."""
+
+
+def _ending(kinds: Sequence[str]) -> list[str]:
+    """Those of *kinds* that end a process."""
+    return [kind for kind in kinds if kind in _ENDING]
 
 
 class TriedMoments:
@@ -91,7 +99,8 @@ class Beginning:
 class GuidedDraws:
     """The draws of one run: first those of *beginning*, then new ones.
 
-    *is_dense*: many faults, and short ones of processes, so that one run tries many moments.
+    *is_dense*: many faults that end processes, which are down only briefly, so that one run tries
+    many moments; as always if the test has no such faults.
     """
 
     watches_waits = True
@@ -129,7 +138,7 @@ class GuidedDraws:
             self._delay_s = self._by_chance.delay_s(drawable)
             if count == 0 and self._uses_moments:
                 self._delay_s *= _AT_ONCE  # it is only armed then, and strikes at its step
-            if self._is_dense:
+            if self._is_dense and _ending(drawable.kinds):
                 self._delay_s *= _DENSE
             if kept and count == len(kept):
                 rest_s = max(0.0, self._beginning.until_s - self._world.now)
@@ -146,7 +155,7 @@ class GuidedDraws:
             draw = None
         else:
             draw = self._new(drawable)
-            if self._is_dense and draw is not None and draw.step:
+            if self._is_dense and draw is not None and draw.step and draw.kind in _ENDING:
                 # One after the other: of several, those at the first steps would always be first.
                 self._waiting, self._waits_until = draw, world.now + drawable.every_s
         self.noted.append(NotedDraw(world.event_count, world.now, self._delay_s, draw))
@@ -160,7 +169,8 @@ class GuidedDraws:
 
     def _new(self, drawable: Drawable) -> FaultDraw | None:
         randomness = self._randomness
-        targets = {kind: drawable.targets(kind) for kind in drawable.kinds}
+        kinds = (self._is_dense and _ending(drawable.kinds)) or drawable.kinds
+        targets = {kind: drawable.targets(kind) for kind in kinds}
         for host in dict.fromkeys(host for hosts in targets.values() for host in hosts):
             self._tried.learn(host, drawable.steps(host))
         if not self._uses_moments or randomness.random() < _BY_CHANCE:

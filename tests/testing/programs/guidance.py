@@ -1,6 +1,6 @@
 """Prints in how many runs a guided search finds the planted bugs, beside independent seeds::
 
-    python -m tests.testing.programs.guidance [--searches N] [NAME]...
+    python -m tests.testing.programs.guidance [NAME]... [--searches N] [--ways seeds both]
 
 Each cell has the median of the searches, and the smallest and the largest number of runs.  The
 first run counts as 1; a search that has found nothing after `RUNS_MAX` runs counts as one more.
