@@ -126,7 +126,7 @@ class TimedMessage:
 
 
 @attrs.frozen
-class Workload:
+class DrawnWorkload:
     """Messages that are sent one after the other."""
 
     messages: tuple[TimedMessage, ...]
@@ -150,7 +150,7 @@ def workloads(
     keys: Sequence[bytes | None] = (None,),
     wait_s_max: float = 1.0,
     messages_max: int = 20,
-) -> st.SearchStrategy[Workload]:
+) -> st.SearchStrategy[DrawnWorkload]:
     """Messages to send, at least one and at most *messages_max*.
 
     Their values are drawn from *values* (by default up to eight bytes), their keys from *keys*, and
@@ -163,4 +163,4 @@ def workloads(
         st.integers(0, round(wait_s_max * 100)).map(lambda hundredths: hundredths / 100),
     )
     messages = st.lists(message, min_size=1, max_size=messages_max)
-    return messages.map(lambda drawn: Workload(tuple(drawn)))
+    return messages.map(lambda drawn: DrawnWorkload(tuple(drawn)))

@@ -14,7 +14,7 @@ import octopi.testing
 from octopi.simulation.faults.actions import Cut, Kill
 from octopi.testing import Cluster, Host, MisuseError, simulated
 from octopi.testing.planned_faults import PlannedFault
-from octopi.testing.strategies import TimedMessage, Workload, fault_plans, workloads
+from octopi.testing.strategies import DrawnWorkload, TimedMessage, fault_plans, workloads
 
 PHASES: Final = (Phase.reuse, Phase.generate, Phase.shrink)
 
@@ -101,7 +101,7 @@ def test_what_cannot_strike_is_left_out() -> None:
 )
 @simulated()
 async def test_a_workload_outlives_the_faults_of_brokers(
-    cluster: Cluster, faults: list[PlannedFault], work: Workload
+    cluster: Cluster, faults: list[PlannedFault], work: DrawnWorkload
 ) -> None:
     async with cluster.client() as client, client.producer() as producer:
         await client.create_topic("orders", 1)
@@ -112,7 +112,9 @@ async def test_a_workload_outlives_the_faults_of_brokers(
 
 @settings(max_examples=200, database=None)
 @given(faults=fault_plans(["broker-1"], ["cut", "slow"], within_s=1.0), work=workloads())
-def test_what_is_drawn_is_within_its_bounds(faults: list[PlannedFault], work: Workload) -> None:
+def test_what_is_drawn_is_within_its_bounds(
+    faults: list[PlannedFault], work: DrawnWorkload
+) -> None:
     assert len(faults) <= 5
     for fault in faults:
         assert 0.0 <= fault.after_s <= 1.0

@@ -1,5 +1,5 @@
 """Runs Trio on virtual time: the only module, with `octopi.simulation.kernel.task_watching`, that
-uses Trio's private names.
+uses Trio's private names; `octopi.simulation.kernel.trio_names` checks these.
 
 Trio's own loop runs unchanged (`unrolled_run`, which Trio's guest mode drives in the same way);
 this driver takes the place of the wait for the operating system.  Whenever no task can run, it
@@ -15,33 +15,27 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import inspect
 import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from enum import Enum
-from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-import outcome
 import trio
 
 from octopi.simulation.kernel import sandbox
 from octopi.simulation.kernel.schedule import OrderOfOneThread, Schedule
 from octopi.simulation.kernel.task_watching import (
-    NURSERY_FIELDS,
     Instruments,
     TaskWatcher,
     fail_task,
+    is_cancelled,
+    is_within,
 )
+from octopi.simulation.kernel.trio_names import private_problem as private_problem, trio_run as _run
 from octopi.simulation.kernel.world import World
-
-try:
-    from trio._core import _run
-except ImportError:  # pragma: no cover  # `private_problem` reports it
-    _run = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from trio.lowlevel import Task
@@ -54,37 +48,6 @@ TICKS_WITHOUT_TIME_MAX: Final = 200_000
 GARBAGE_COUNT: Final = 200_000
 """Python looks for cyclic garbage whenever a run has made this many objects more than it freed.
 A run leaves few cycles, and the events that it keeps would be examined again and again."""
-
-TRIO_VERSIONS_KNOWN: Final = ("0.31.0", "0.32.0", "0.33.0", "0.34.0", "0.35.0")
-"""The versions that this was tried with.  Others work as long as the names are the same."""
-
-_PRIVATE_PARAMETERS: Final = {
-    "setup_runner": (
-        "clock",
-        "instruments",
-        "restrict_keyboard_interrupt_to_checkpoints",
-        "strict_exception_groups",
-    ),
-    "unrolled_run": ("runner", "async_fn", "args", "host_uses_signal_set_wakeup_fd"),
-}
-_PRIVATE_NAMES: Final = (
-    "_ALLOW_DETERMINISTIC_SCHEDULING",
-    "_r",
-    "GLOBAL_RUN_CONTEXT",
-    "Runner",
-    "CancelStatus",
-    "Task",
-)
-_RUNNER_FIELDS: Final = (
-    "runq",
-    "deadlines",
-    "io_manager",
-    "waiting_for_idle",
-    "tasks",
-    "instruments",
-)
-_TASK_FIELDS: Final = ("_next_send", "_next_send_fn", "_cancel_status")
-_STATUS_FIELDS: Final = ("_scope", "_parent")
 
 
 class How(Enum):
@@ -118,32 +81,6 @@ class SpinningError(Exception):
 
 class NoPausesError(Exception):
     """Tasks can't be paused, because the run is not `How.SCHEDULED`."""
-
-
-@cache
-def private_problem() -> str | None:
-    """Why Trio's private names can't be used; None if they are as this module expects them."""
-    if _run is None:  # pragma: no cover
-        return f"trio {trio.__version__} has no trio._core._run"
-    for name in (*_PRIVATE_PARAMETERS, *_PRIVATE_NAMES):
-        if not hasattr(_run, name):
-            return f"trio {trio.__version__} has no {name}"
-    for name, parameters in _PRIVATE_PARAMETERS.items():
-        if tuple(inspect.signature(getattr(_run, name)).parameters) != parameters:
-            return f"{name} of trio {trio.__version__} has other parameters"
-    for name in _RUNNER_FIELDS:
-        if name not in inspect.get_annotations(_run.Runner):
-            return f"Runner of trio {trio.__version__} has no {name}"
-    for name in _TASK_FIELDS:
-        if name not in inspect.get_annotations(_run.Task):
-            return f"Task of trio {trio.__version__} has no {name}"
-    for name in NURSERY_FIELDS:
-        if name not in _run.Nursery._nested_child_finished.__code__.co_names:
-            return f"Nursery of trio {trio.__version__} has no {name}"
-    for name in _STATUS_FIELDS:
-        if name not in inspect.get_annotations(_run.CancelStatus):
-            return f"CancelStatus of trio {trio.__version__} has no {name}"
-    return None
 
 
 def run(
@@ -302,7 +239,7 @@ class _Turning:
         if self.ended:
             for task in batch:
                 # One that was cancelled ends by that.
-                if not _is_cancelled(task):
+                if not is_cancelled(task):
                     self._end_task(task)
         if len(batch) > 1:
             waiting = self._schedule.shuffle(batch)
@@ -341,7 +278,7 @@ class _Turning:
         """If *task*, which is about to run, is of an owner that has ended, have it end, too."""
         owner = task.context.get(OWNER)
         error = self.ended.get(owner) if owner is not None else None
-        if owner is None or error is None or not _is_within(task, owner.scope):
+        if owner is None or error is None or not is_within(task, owner.scope):
             return
         fail_task(task, error())
 
@@ -426,20 +363,6 @@ class _Turning:
                     status = status._parent
         else:
             _give_up(world, error)
-
-
-def _is_cancelled(task: Any) -> bool:  # noqa: ANN401
-    """Whether *task*, which is about to run, gets a cancellation."""
-    result = task._next_send
-    return isinstance(result, outcome.Error) and isinstance(result.error, trio.Cancelled)
-
-
-def _is_within(task: Any, scope: trio.CancelScope) -> bool:  # noqa: ANN401
-    """Whether *scope* is one of those that *task* is in."""
-    status = task._cancel_status
-    while status is not None and status._scope is not scope:
-        status = status._parent
-    return status is not None
 
 
 _turning: _Turning | None = None

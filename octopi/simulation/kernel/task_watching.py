@@ -1,22 +1,18 @@
 """Tells a watcher when tasks run and when they wait, in a run that the driver turns.
 
 Trio tells its instruments that; here the run has no instruments of Trio, but this object in their
-place.  `octopi.simulation.kernel.driver` checks that the private names exist.
+place.  `octopi.simulation.kernel.trio_names` checks that the private names exist.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import outcome
 import trio
 
 if TYPE_CHECKING:
     from trio.lowlevel import Task
-
-
-NURSERY_FIELDS: Final = ("_closed", "_pending_excs")
-"""The private names of a nursery that `fail_task` uses."""
 
 
 def fail_task(task: Any, error: BaseException) -> None:  # noqa: ANN401
@@ -30,6 +26,20 @@ def fail_task(task: Any, error: BaseException) -> None:  # noqa: ANN401
         task._next_send_fn, task._next_send = task.coro.throw, error
     elif isinstance(task._next_send, outcome.Outcome):
         task._next_send = outcome.Error(error)
+
+
+def is_cancelled(task: Any) -> bool:  # noqa: ANN401
+    """Whether *task*, which is about to run, gets a cancellation."""
+    result = task._next_send
+    return isinstance(result, outcome.Error) and isinstance(result.error, trio.Cancelled)
+
+
+def is_within(task: Any, scope: trio.CancelScope) -> bool:  # noqa: ANN401
+    """Whether *scope* is one of those that *task* is in."""
+    status = task._cancel_status
+    while status is not None and status._scope is not scope:
+        status = status._parent
+    return status is not None
 
 
 class TaskWatcher(Protocol):
