@@ -16,6 +16,8 @@ from octopi.simulation.kernel.world import Violation
 from octopi.testing.cluster import Cluster
 from octopi.testing.crash_points import crash_points
 from octopi.testing.errors import HistoryViolation, MisuseError, StuckError
+from octopi.testing.fault_draws import KINDS
+from octopi.testing.guided import guided
 from octopi.testing.histories.append_lists import AppendListChecker
 from octopi.testing.histories.contradictions import (
     Contradiction,
@@ -35,8 +37,8 @@ from octopi.testing.histories.operation_history import (
 )
 from octopi.testing.histories.queues import QueueChecker
 from octopi.testing.histories.registers import RegisterChecker
+from octopi.testing.planned_faults import PlannedFault
 from octopi.testing.program import Host, Program
-from octopi.testing.random_faults import KINDS
 from octopi.testing.running import cluster, run, runner, simulated
 from octopi.testing.setup import Setup
 from octopi.testing.triggers import Trigger
@@ -60,6 +62,7 @@ __all__ = [
     "MisuseError",
     "OperationHistory",
     "OperationStatus",
+    "PlannedFault",
     "Program",
     "QueueChecker",
     "RegisterChecker",
@@ -71,6 +74,7 @@ __all__ = [
     "Violation",
     "cluster",
     "crash_points",
+    "guided",
     "run",
     "runner",
     "simulated",

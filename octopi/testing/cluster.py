@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final, TypeVar, overload
 
 import trio
@@ -25,16 +25,10 @@ from octopi.simulation.kernel.host import Program as LifeProgram, is_ordinary
 from octopi.simulation.kernel.world import Event, Violation
 from octopi.simulation.run import RESTART_S
 from octopi.testing.errors import HistoryViolation, MisuseError, StuckError, alone
-from octopi.testing.faults import Faults
-from octopi.testing.planned_faults import PlannedFault
+from octopi.testing.fault_blocks import FaultBlocks
 from octopi.testing.program import Host, Program, Run
 from octopi.testing.random_faults import (
-    KINDS,
-    FaultPlan,
     FaultsOfRun,
-    RandomFaults,
-    StepCounter,
-    StruckFault,
 )
 from octopi.testing.recorded_clients import HistoryRecorder, recorded
 from octopi.testing.settling import Settling
@@ -50,20 +44,19 @@ _LOOK_S_MAX: Final = 1.0
 _OPERATOR: Final = "operator"
 
 
-class Cluster(Faults):
+class Cluster(FaultBlocks):
     """A whole cluster in one test.  `octopi.testing.cluster`, `run` and `simulated` make it."""
 
     def __init__(
         self, simulated: SimulatedCluster, setup: Setup, faults: FaultsOfRun, *, can_pause: bool
     ) -> None:
-        super().__init__(simulated, can_pause=can_pause)
+        super().__init__(simulated, faults, can_pause=can_pause)
         self.history = History()
         """The operations and results of clients: noted by the test, or automatically with
         ``record=True``."""
         self.programs: dict[str, Program] = {}
         """All programs that were started, by the names of their hosts."""
         self._setup = setup
-        self._faults_of_run = faults
         self._scribe = HistoryRecorder(self.history, lambda: self.now)
         self._environments: dict[str, Environment] = {}
         self._client_count = 0
@@ -239,61 +232,6 @@ class Cluster(Faults):
                 raise StuckError(f"not within {within_s:g} s: {what}; it is {value!r}")
             await trio.sleep(look_s)
             look_s = min(2 * look_s, _LOOK_S_MAX)  # *holds* may be expensive
-
-    @contextmanager
-    def random_faults(
-        self,
-        kinds: Collection[str] = KINDS,
-        *,
-        every_s: float = 0.5,
-        hosts: Collection[str] = (),
-    ) -> Iterator[None]:
-        """During the block, inject faults that are drawn from the seed; then `heal`.
-
-        A fault is drawn every *every_s* seconds on average.  Half of the faults strike at once,
-        half at a step: any that a node has taken before in this run.  All end by themselves within
-        seconds.  *kinds*: some of `octopi.testing.KINDS`.  *hosts*: only these hosts; by default
-        all hosts that exist when a fault is drawn.
-
-        Raises:
-          MisuseError: if there is no such kind or host.
-        """
-        for host in hosts:
-            self._node(host)
-        of_run = self._faults_of_run
-        block = of_run.next_block()
-        if of_run.plan is not None:
-            with self._planned_faults(of_run.plan, block):
-                yield
-            return
-        faults = RandomFaults(self, self._world, kinds, every_s, hosts, block, of_run.struck)
-        self._world.observers.insert(0, faults)
-        faults.start()
-        try:
-            yield
-        finally:
-            faults.end()
-            self._world.observers.remove(faults)
-            self.heal()
-
-    @contextmanager
-    def _planned_faults(self, plan: FaultPlan, block: int) -> Iterator[None]:
-        """Plan the faults of *plan* instead of drawing any."""
-        counter = StepCounter()
-        struck = self._faults_of_run.struck
-
-        def note(fault: PlannedFault) -> None:
-            struck.append(StruckFault(block, fault, counter.near(fault.host)))
-
-        self.on_struck = note
-        self._world.observers.insert(0, counter)
-        for fault in plan.of_block(block):
-            self.plan(fault)
-        try:
-            yield
-        finally:
-            if plan.heals:
-                self.heal()
 
     async def settle(self, *, within_s: float = SETTLE_S) -> None:
         """`heal`, then wait until the cluster is at rest: all brokers serve, and all replicas are

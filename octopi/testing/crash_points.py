@@ -23,6 +23,8 @@ from octopi.testing.cluster import Cluster
 from octopi.testing.crash_table import PointOutcome, table
 from octopi.testing.errors import MisuseError, alone, is_verdict
 from octopi.testing.planned_faults import PLAIN_FAULTS, PlannedFault
+from octopi.testing.property_log import PropertyLog
+from octopi.testing.property_sources import Place
 from octopi.testing.random_faults import NOT_STEPS, FaultPlan, FaultsOfRun
 from octopi.testing.replaying import RunOfTest, chosen_seed
 from octopi.testing.running import attempt, plain_test, trimmed
@@ -42,6 +44,7 @@ def crash_points(
     deep: int = 1,
     pairs_max: int = PAIRS_MAX,
     seed: int | None = None,
+    reaches: Collection[Place] = (),
     **options: Unpack[Options],
 ) -> Callable[[Callable[..., Awaitable[object]]], Callable[..., None]]:
     """Like `simulated`, but run the test once for each point at which a program on one of the
@@ -55,7 +58,7 @@ def crash_points(
     steps of messages.  *occurrences*: at which of the times that the program comes to a point: 1
     means the first one, 2 also the last one, 3 also the second one.  *deep*: 2 ends it once more
     where it gets to after the first fault, in at most *pairs_max* runs.  A table of all points and
-    outcomes is printed.  Blocks of random faults draw none.
+    outcomes is printed.  Blocks of random faults draw none.  *reaches*: see `simulated`.
 
     Raises:
       MisuseError: if there is no such fault, or a program takes no step.
@@ -70,7 +73,10 @@ def crash_points(
 
     def call(test: Callable[[Cluster], Awaitable[object]]) -> None:
         __tracebackhide__ = True
-        exploring = _Exploring(test, Setup(**options), chosen_seed(seed), hosts, occurrences)
+        properties = PropertyLog(reaches, test)
+        exploring = _Exploring(
+            test, Setup(**options), chosen_seed(seed), hosts, occurrences, properties
+        )
         error = exploring.explore(tuple(faults), deep, pairs_max)
         if error is not None:
             raise trimmed(error)
@@ -98,7 +104,9 @@ class _Exploring:
         seed: int,
         hosts: Collection[str],
         occurrences: int,
+        properties: PropertyLog,
     ) -> None:
+        self._properties, self._run_count = properties, 0
         self._test, self._setup, self._seed, self._hosts = test, setup, seed, hosts
         self._occurrences = occurrences
         self._name = getattr(test, "__qualname__", "the test")
@@ -127,7 +135,12 @@ class _Exploring:
         text = table(outcomes, self._hosts, len(pairs))
         sys.stdout.write(f"{text}\n")
         failed = [one for one in outcomes if one.error is not None and not one.is_missed]
-        return self._told(failed, text) if failed else None
+        if failed:
+            return self._told(failed, text)
+        report = self._properties.report(self._run_count)
+        if report:
+            sys.stdout.write(f"{report}\n")
+        return self._properties.missing(f"these {self._run_count} runs")
 
     def _told(self, failed: list[PointOutcome], text: str) -> BaseException:
         """The first failure, with all that is said about it."""
@@ -173,7 +186,9 @@ class _Exploring:
         """Run the test once with *faults*; return the points that its programs came to."""
         points: list[_Point] = []
         plan = FaultsOfRun(FaultPlan(self._seed))
-        here = RunOfTest(World(self._seed), self._name, plan, is_tried=is_tried and bool(faults))
+        is_tried = is_tried and bool(faults)
+        here = RunOfTest(World(self._seed), self._name, plan, self._properties, is_tried=is_tried)
+        self._run_count += 1
 
         async def watched(cluster: Cluster) -> object:
             _watch(cluster, here.world, self._hosts, points)

@@ -40,7 +40,8 @@ from octopi.tracing.step import Step
 
 _WHO: Final = ("any", "register", "broker", "leader", "follower", "client")
 _VERBS: Final = {Kill: "kill", LosePower: "cut the power of", Stop: "stop", Pause: "pause"}
-_OF_PROCESSES: Final = (Kill, LosePower, Pause, RollBack, BitFlip, Stop, Wipe)
+OF_PROCESSES: Final = (Kill, LosePower, Pause, RollBack, BitFlip, Stop, Wipe)
+"""Faults that hosts of the test itself can't have."""
 
 
 class Faults(HostNames):
@@ -155,7 +156,7 @@ class Faults(HostNames):
         """Have any action of `octopi.simulation.faults.actions` happen to *host*: some have no
         method of their own in this class, such as faults of clocks and connections."""
         node = self._node(host)
-        if isinstance(action, _OF_PROCESSES):
+        if isinstance(action, OF_PROCESSES):
             self._process(host, type(action).__name__)
         if node.kind != "client":
             return not self._injector.act(action, host)
@@ -252,7 +253,7 @@ class Faults(HostNames):
         if not moment:
             self._node(host)
             return self.strike_if_new(action, host)
-        if host in self._immortal and isinstance(action, _OF_PROCESSES):
+        if host in self._immortal and isinstance(action, OF_PROCESSES):
             self._process(host, _VERBS.get(type(action), type(action).__name__))
         self.plan(PlannedFault.at(action, host, moment))
         return True

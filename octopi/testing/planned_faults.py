@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from math import inf
-from typing import Final, TypedDict
+from typing import Any, Final, TypedDict
 
 import attrs
 
@@ -49,7 +49,7 @@ class Moment(TypedDict, total=False):
     """After this virtual time (s)."""
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class PlannedFault:
     """*action* happens to *host*, once."""
 
@@ -82,8 +82,19 @@ class PlannedFault:
     def __str__(self) -> str:
         return self.code()
 
+    def __repr__(self) -> str:
+        return self.call()
+
+    def _repr_pretty_(self, printer: Any, _: bool) -> None:  # noqa: ANN401  # of IPython
+        printer.text(repr(self))  # Hypothesis would show the fields
+
     def code(self) -> str:
         """The line of a test that plans this fault."""
+        about = f"  # {self.step.partition(' ')[2]}" if self.step in _CODES else ""
+        return f"{self.call()}{about}"
+
+    def call(self) -> str:
+        """The call that plans this fault."""
         name, positional, keywords = _call(self.action)
         arguments = [_quoted(one) for one in (self.host, *positional)]
         if self.step:
@@ -95,10 +106,7 @@ class PlannedFault:
         arguments += [
             f"{key}={value!r}" for key, value in keywords.items() if value not in (None, inf, False)
         ]
-        line = f"cluster.{name}({', '.join(arguments)})"
-        if self.step in _CODES:
-            line += f"  # {self.step.partition(' ')[2]}"
-        return line
+        return f"cluster.{name}({', '.join(arguments)})"
 
 
 def _call(action: Action) -> tuple[str, list[str], dict[str, float | bool | None]]:

@@ -11,38 +11,30 @@ chance (`octopi.testing.shrinking`).
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
-from random import Random
 from typing import Final
 
 import attrs
 
-from octopi.simulation.faults.actions import (
-    Action,
-    Cut,
-    FillDisk,
-    Kill,
-    LosePower,
-    Pause,
-    Slow,
-    Stop,
-)
+from octopi.simulation.faults.actions import Cut
 from octopi.simulation.faults.injector import FAULT, SKIPPED
 from octopi.simulation.kernel.world import Event, World
 from octopi.testing.errors import MisuseError
+from octopi.testing.fault_draws import (
+    KINDS,
+    OF_PROCESSES,
+    Draws,
+    FaultDraw,
+    RandomDraws,
+)
 from octopi.testing.faults import Faults
 from octopi.testing.planned_faults import PlannedFault
 
-KINDS: Final = ("kill", "lose power", "stop", "pause", "cut", "isolate", "slow", "fill disk")
-"""The kinds of faults that `Cluster.random_faults` draws."""
-
-_OF_PROCESSES: Final = frozenset({"kill", "lose power", "stop", "pause"})
 NOT_STEPS: Final = frozenset(
     {FAULT, SKIPPED, "boot", "exit", "kill", "lose power", "stop", "pause", "resume"}
 )
 """Events of the world about processes that aren't steps of these processes."""
-_OCCURRENCE_MAX: Final = 3
 _NEAR_COUNT: Final = 4
 """How many steps before a fault are noted."""
 
@@ -96,10 +88,12 @@ class StepCounter:
 
 
 class FaultsOfRun:
-    """The faults in the blocks of one run: drawn, or planned by *plan*."""
+    """The faults in the blocks of one run: planned by *plan*, or drawn from *draws* (None: by
+    chance)."""
 
-    def __init__(self, plan: FaultPlan | None = None) -> None:
+    def __init__(self, plan: FaultPlan | None = None, draws: Draws | None = None) -> None:
         self.plan = plan
+        self.draws = draws
         self.struck: list[StruckFault] = []
         """The faults that have struck, in their order."""
         self._block_count = 0
@@ -121,7 +115,7 @@ class RandomFaults:
         every_s: float,
         hosts: Collection[str],
         block: int,
-        struck: list[StruckFault],
+        of_run: FaultsOfRun,
     ) -> None:
         for kind in kinds:
             if kind not in KINDS:
@@ -132,13 +126,13 @@ class RandomFaults:
             raise MisuseError(f"every_s is {every_s}; it has to be more than 0")
         self._faults = faults
         self._world = world
-        self._kinds = [kind for kind in kinds if kind != "pause" or faults.can_pause]
-        self._every_s = every_s
+        self.kinds: Sequence[str] = [kind for kind in kinds if kind != "pause" or faults.can_pause]
+        self.every_s = every_s
         self._hosts = hosts
-        self._randomness: Random = world.random("random faults")
-        self._steps: dict[tuple[str, str], None] = {}
-        """The host and the step of all steps that were taken."""
-        self._block, self._struck = block, struck
+        self._draws = of_run.draws or RandomDraws(world.random("random faults"))
+        self._steps: dict[str, dict[str, None]] = {}
+        """The texts of the steps that were taken, by host."""
+        self._block, self._struck = block, of_run.struck
         self._began_at = world.now
         self._counter = StepCounter()
         self._is_over = False
@@ -147,73 +141,59 @@ class RandomFaults:
         """Learn the steps that are taken."""
         self._counter(event)
         if event.life and event.what not in NOT_STEPS:
-            self._steps[event.host, event.what] = None
+            self._steps.setdefault(event.host, {})[event.what] = None
 
     def start(self) -> None:
         """Schedule the first fault."""
-        if self._kinds:
-            self._world.after(self._randomness.expovariate(1 / self._every_s), self._strike)
+        if self.kinds:
+            self._world.after(self._draws.delay_s(self), self._strike)
 
     def end(self) -> None:
         """Draw no more faults."""
         self._is_over = True
 
-    def _strike(self) -> None:
-        if self._is_over:
-            return
-        randomness = self._randomness
-        kind = randomness.choice(self._kinds)
-        targets = self._targets(kind)
-        if targets:
-            host = randomness.choice(targets)
-            action = self._drawn(kind)
-            steps = [step for one, step in self._steps if one == host]
-            if steps and randomness.random() < 0.5:
-                occurrence = randomness.randint(1, _OCCURRENCE_MAX)
-                step = randomness.choice(steps)
-                act = partial(self._act, action, step=step)
-                self._faults.at(step, act, who=host, occurrence=occurrence)
-            else:
-                self._act(action, host)
-        self.start()
+    # --- what can be drawn (`octopi.testing.fault_draws.Drawable`) ---------------------------
 
-    def _targets(self, kind: str) -> list[str]:
+    def targets(self, kind: str) -> list[str]:
+        """The hosts that can have faults of this kind."""
         hosts = self._hosts or self._faults.hosts
-        if kind in _OF_PROCESSES:
+        if kind in OF_PROCESSES:
             return [host for host in hosts if self._faults.is_mortal(host)]
         return list(hosts)
 
-    def _drawn(self, kind: str) -> Action:
-        """The fault, with everything that can be drawn before it is known where it strikes."""
-        randomness = self._randomness
-        match kind:
-            case "kill":
-                return Kill(randomness.uniform(0.05, 1.5))
-            case "lose power":
-                return LosePower(randomness.uniform(0.2, 3.0))
-            case "stop":
-                return Stop(randomness.uniform(0.05, 1.5))
-            case "pause":
-                return Pause(randomness.uniform(0.1, 3.0))
-            case "isolate":
-                return Cut("others", randomness.uniform(0.1, 3.0))
-            case "slow":
-                latency_s = randomness.choice((0.01, 0.1, 0.5))
-                return Slow("others", randomness.uniform(0.5, 3.0), latency_s)
-            case "fill disk":
-                return FillDisk(randomness.uniform(0.1, 2.0))
-        seconds, one_way = randomness.uniform(0.1, 5.0), randomness.random() < 0.3
-        other = randomness.choice(self._faults.hosts)
-        return Cut(other, seconds, "out" if one_way else "both")
+    def hosts(self) -> list[str]:
+        """All hosts of the cluster."""
+        return self._faults.hosts
 
-    def _act(self, action: Action, host: str, step: str = "") -> None:
+    def steps(self, host: str) -> list[str]:
+        """The texts of the steps that *host* has taken."""
+        return list(self._steps.get(host, ()))
+
+    # --- what was drawn ----------------------------------------------------------------------
+
+    def _strike(self) -> None:
+        if self._is_over:
+            return
+        draw = self._draws.draw(self)
+        if draw is not None and draw.step:
+            act = partial(self._act, draw)
+            self._faults.at(
+                draw.step, lambda host: act(), who=draw.host, occurrence=draw.occurrence
+            )
+        elif draw is not None:
+            self._act(draw)
+        self.start()
+
+    def _act(self, draw: FaultDraw) -> None:
+        action, host = draw.action, draw.host
         if self._is_over or (isinstance(action, Cut) and action.peer == host):
             return
         near = self._counter.near(host)
         if self._faults.strike_if_new(action, host):
-            if step:
-                occurrence = self._counter.counts[host, step]
-                fault = PlannedFault(action, host, step, occurrence)
+            if draw.step:
+                occurrence = self._counter.counts[host, draw.step]
+                fault = PlannedFault(action, host, draw.step, occurrence)
             else:
                 fault = PlannedFault(action, host, after_s=self._world.now - self._began_at)
             self._struck.append(StruckFault(self._block, fault, near))
+            self._draws.struck(draw)

@@ -26,6 +26,7 @@ from octopi.simulation.report.recording import Broken
 from octopi.testing.errors import HistoryViolation, MisuseError, alone
 from octopi.testing.property_log import PropertyLog
 from octopi.testing.random_faults import FaultsOfRun
+from octopi.testing.unexpected_log_errors import OnLine
 
 SEED_VARIABLE: Final = "OCTOPI_TEST_SEED"
 """If this variable is set, tests run only with its value as the seed."""
@@ -80,6 +81,8 @@ class RunOfTest:
     """Whether the run has a cluster."""
     seed: int = attrs.field(default=attrs.Factory(lambda self: self.world.seed, takes_self=True))
     """The seed with which the test is run again."""
+    on_line: OnLine = attrs.field(default=lambda life, record: None)
+    """Called with what nodes log."""
     _recorder: Recorder | None = None
     _network: Network | None = None
     _test: str = attrs.field(init=False)

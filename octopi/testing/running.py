@@ -10,18 +10,16 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import (
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
     nullcontext,
-    redirect_stderr,
-    redirect_stdout,
 )
 from contextvars import ContextVar
 from functools import partial
-from io import StringIO
+from math import inf
 from typing import Any, TypeVar, Unpack
 
 import attrs
@@ -37,10 +35,11 @@ from octopi.testing.cluster import Cluster
 from octopi.testing.errors import MisuseError, StuckError, alone, is_verdict
 from octopi.testing.mock_time import keeping_time, mock_clock
 from octopi.testing.property_log import PropertyLog
-from octopi.testing.random_faults import FaultPlan, FaultsOfRun
+from octopi.testing.property_sources import Place
 from octopi.testing.replaying import RunOfTest, chosen_seed, pinned_seed
+from octopi.testing.run_limits import RunLimit
 from octopi.testing.setup import Options, Setup
-from octopi.testing.shrinking import FailedRun, lines_of, shrink, told_lines
+from octopi.testing.shrunk_runs import shrunk
 from octopi.testing.stuck_tasks import is_of_test
 from octopi.testing.unexpected_log_errors import sifted
 
@@ -86,7 +85,7 @@ def _run(
     except BaseException as error:  # raised below, where it doesn't become its own context
         problem = error
     if setup.shrink_s and here.faults.struck and is_verdict(alone(problem)):
-        raise trimmed(_shrunk(here, problem, again, setup.shrink_s))
+        raise trimmed(shrunk(here, problem, again, setup.shrink_s))
     raise trimmed(here.told(problem))
 
 
@@ -101,51 +100,11 @@ def attempt(test: Callable[[Cluster], Awaitable[T]], setup: Setup, here: RunOfTe
     return _turn(here, main)
 
 
-def _shrunk(
-    here: RunOfTest,
-    problem: BaseException,
-    again: Callable[[RunOfTest, int | None], object],
-    seconds_max: float,
-) -> BaseException:
-    """The error of the smallest run that fails as *here* did, with the lines of its faults."""
-
-    def run_plan(plan: FaultPlan, *, is_tried: bool) -> tuple[RunOfTest, BaseException | None]:
-        run = RunOfTest(
-            World(plan.seed), here.name, FaultsOfRun(plan), is_tried=is_tried, seed=here.seed
-        )
-        try:
-            again(run, plan.brokers)
-        except BaseException as error:
-            if not is_verdict(alone(error)):
-                raise
-            return run, error
-        return run, None
-
-    def tried(plan: FaultPlan) -> FailedRun | None:
-        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-            run, error = run_plan(plan, is_tried=True)
-        return None if error is None else FailedRun(error, tuple(run.faults.struck))
-
-    failure = FailedRun(problem, tuple(here.faults.struck))
-    found = shrink(here.seed, failure, tried, seconds_max)
-    if found is None:
-        error = here.told(problem)
-        error.add_note("not made smaller: without chance the same faults don't fail in this way")
-        return error
-    run, error_now = run_plan(found.plan, is_tried=False)
-    assert error_now is not None, "a run repeats exactly"
-    error = alone(error_now)
-    lines = lines_of(found.plan)
-    for line in told_lines(found, len(failure.struck)):
-        error.add_note(line)
-    return run.told(error, lines)
-
-
 def simulated(
     *,
     seed: int | None = None,
     seeds: int = 1,
-    reaches: Collection[str] = (),
+    reaches: Collection[Place] = (),
     **options: Unpack[Options],
 ) -> Callable[[Callable[..., Awaitable[object]]], Callable[..., None]]:
     """Make a plain function, which any test runner can call, from an async test whose parameter
@@ -155,11 +114,12 @@ def simulated(
         async def test_nothing_is_lost(cluster: octopi.testing.Cluster) -> None: ...
 
     The test is run with *seeds* seeds, from *seed* (or 1) on, until it fails.  If OCTOPI_TEST_SEED
-    is set, it is run with that seed only.  Other parameters are fixtures of pytest, the same for
-    all seeds.
+    is set, it is run with that seed only; see also `octopi.testing.run_limits`.  Other parameters
+    are fixtures of pytest, the same for all seeds.
 
-    It also fails if a property `octopi.properties.sometimes` held with none of the seeds, or if a
-    place of *reaches*, the names of `octopi.properties.reachable`, was not reached with any.
+    It also fails if a property `octopi.properties.sometimes` was asked and held with none of the
+    seeds, or if something of *reaches* happened with none: names of `sometimes` and `reachable`, or
+    modules, classes and functions whose source states some.
 
     Raises:
       MisuseError: if the test isn't async, or has no such parameter.
@@ -171,18 +131,26 @@ def simulated(
         __tracebackhide__ = True
         pinned = pinned_seed()
         first = 1 if seed is None else seed
-        setup, properties = Setup(**options), PropertyLog(reaches)
-        chosen = range(first, first + seeds) if pinned is None else (pinned,)
-        for one in chosen:
-            _run(test, one, setup, properties)
+        setup, properties = Setup(**options), PropertyLog(reaches, test)
+        limit = RunLimit.of(seeds) if pinned is None else RunLimit(1, inf)
+        chosen: list[int] = []
+        while not limit.is_over(len(chosen)):
+            chosen.append(first + len(chosen) if pinned is None else pinned)
+            _run(test, chosen[-1], setup, properties)
         report = properties.report(len(chosen))
         if report:
             sys.stdout.write(f"{report}\n")
-        missing = properties.missing(chosen) if pinned is None else None
+        missing = properties.missing(seeds_words(chosen)) if pinned is None else None
         if missing is not None:
             raise missing
 
     return lambda test: plain_test(test, call)
+
+
+def seeds_words(seeds: Sequence[int]) -> str:
+    """*seeds*, one or a range, in words."""
+    first, last = seeds[0], seeds[-1]
+    return f"the seed {first}" if first == last else f"the seeds {first} to {last}"
 
 
 def plain_test(
@@ -199,20 +167,21 @@ def plain_test(
     if "cluster" not in signature.parameters:
         raise MisuseError(f"{test.__qualname__} needs a parameter that is called cluster")
 
+    kept = [one for one in signature.parameters.values() if one.name != "cluster"]
+    public = signature.replace(parameters=kept, return_annotation=None)
+
     @functools.wraps(test)
     def plain(*args: Any, **fixtures: Any) -> None:  # noqa: ANN401
         __tracebackhide__ = True
+        given = public.bind(*args, **fixtures).arguments  # Hypothesis gives some by position
 
         async def with_cluster(made: Cluster) -> None:
-            await test(*args, **fixtures, cluster=made)
+            await test(**given, cluster=made)
 
         functools.update_wrapper(with_cluster, test)
         call(with_cluster)
 
-    kept = [one for one in signature.parameters.values() if one.name != "cluster"]
-    plain.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=kept, return_annotation=None
-    )
+    plain.__signature__ = public  # type: ignore[attr-defined]
     return plain
 
 
@@ -350,7 +319,11 @@ async def _opened(here: RunOfTest, setup: Setup, *, can_pause: bool) -> AsyncIte
         made.observe()
         servers = frozenset(node.name for node in simulated.servers)
         check = partial(here.properties.check, world)
-        with sifted(world, servers), _limited(world, setup.timeout_s, made), checked_by(check):
+        with (
+            sifted(world, servers, here.on_line),
+            _limited(world, setup.timeout_s, made),
+            checked_by(check),
+        ):
             yield
 
     try:

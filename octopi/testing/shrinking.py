@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Callable, Iterator
+from itertools import product
 from math import inf
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -77,10 +78,10 @@ def signature(error: BaseException) -> str:
 
 
 def shrink(
-    seed: int, failure: FailedRun, attempt: Attempt, seconds_max: float
+    seed: int, failure: FailedRun, attempt: Attempt, seconds_max: float, seed_count: int = 1
 ) -> Smallest[FaultPlan, FailedRun] | None:
     """The smallest plan that fails as *failure* does with random faults; None: the faults that
-    struck, planned for their moments, don't fail in that way."""
+    struck, planned for their moments, don't fail in that way with any of *seed_count* seeds."""
     wanted = signature(failure.error)
 
     def same(plan: FaultPlan) -> FailedRun | None:
@@ -88,8 +89,8 @@ def shrink(
         return found if found is not None and signature(found.error) == wanted else None
 
     faults = tuple((one.block, one.fault) for one in failure.struck)
-    for heals in (False, True):
-        plan = FaultPlan(seed, heals=heals, faults=faults)
+    for one, heals in product(range(seed, seed + seed_count), (False, True)):
+        plan = FaultPlan(one, heals=heals, faults=faults)
         first = same(plan)
         if first is not None:
             return smallest(

@@ -35,8 +35,6 @@ BEFORE: Final = "before "
 SENDS: Final = "sends in "
 AFTER: Final = "after "
 PREFIXES: Final = (BEFORE, SENDS, AFTER)
-_OF_NURSERY: Final = "_nested_child_finished"
-"""The function of Trio in which a nursery waits for its tasks."""
 _LINE_LENGTH: Final = 60
 
 
@@ -54,8 +52,6 @@ class _Wait:
     instruction: int
     inner: FrameType | None
     """The call that is waited for."""
-    is_of_nursery: bool
-    """Whether a nursery waits for its tasks: no exception may be raised there."""
 
     def is_same(self, other: _Wait) -> bool:
         """Whether it is the same wait, and not the next one at the same line."""
@@ -101,7 +97,7 @@ class WaitSteps:
         assert isinstance(life, ProcessLife)
         if not life.is_over:
             self._note(life, f"{AFTER}{wait.line}")
-        return NodeDead(life.host.name) if life.is_over and not wait.is_of_nursery else None
+        return NodeDead(life.host.name) if life.is_over else None
 
     def has_run(self, task: Task) -> None:
         """See `TaskWatcher`."""
@@ -136,17 +132,15 @@ def _wait_of(task: Task) -> _Wait | None:
     """Where *task* waits in the code of its program; None if it has none, or has ended."""
     found: tuple[FrameType, int] | None = None
     inner: FrameType | None = None
-    is_of_nursery = False
     for frame, number in task.iter_await_frames():
         if is_of_test(frame):
             found, inner = (frame, number), None
         elif found is not None and inner is None:
             inner = frame
-        is_of_nursery = is_of_nursery or frame.f_code.co_name == _OF_NURSERY
     if found is None:
         return None
     frame, number = found
-    return _Wait(_line(frame, number), frame, frame.f_lasti, inner, is_of_nursery)
+    return _Wait(_line(frame, number), frame, frame.f_lasti, inner)
 
 
 def _line(frame: FrameType, number: int) -> str:

@@ -17,8 +17,8 @@ from hatch_build import MODULE, SOURCE, compiled, platform_tag
 
 ROOT = Path(__file__).parents[2]
 SOURCES = (
-    "octopi", "octopi_node.py", "pyspark_octopi.py", "hatch_build.py", "pyproject.toml",
-    "README.md", "LICENSE", ".gitignore",
+    "octopi", "octopi_node.py", "pyspark_octopi.py", "pytest_octopi.py", "hatch_build.py",
+    "pyproject.toml", "README.md", "LICENSE", ".gitignore",
 )  # fmt: skip
 
 
@@ -105,7 +105,12 @@ def run(installation: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 def test_an_installation_has_only_the_modules_of_the_product(installation: Path) -> None:
     names = {path.name for path in installation.iterdir() if path.suffix != ".dist-info"}
-    assert names == {"octopi", "octopi_node.py", "pyspark_octopi.py"}
+    assert names == {"octopi", "octopi_node.py", "pyspark_octopi.py", "pytest_octopi.py"}
+
+
+def test_pytest_finds_the_plugin_of_an_installation(installation: Path) -> None:
+    (text,) = (path.read_text() for path in installation.glob("*.dist-info/entry_points.txt"))
+    assert "[pytest11]\npytest_octopi = pytest_octopi\n" in text
 
 
 @pytest.mark.usefixtures("_with_compiler")

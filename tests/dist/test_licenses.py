@@ -24,7 +24,7 @@ pytestmark = [
     ),
 ]
 
-OWN = {"octopi", "octopi_node", "pyspark_octopi", "sim"}
+OWN = {"octopi", "octopi_node", "pyspark_octopi", "pytest_octopi", "sim"}
 
 
 def table_of_contents() -> Any:  # noqa: ANN401

@@ -21,6 +21,7 @@ from octopi.simulation.kernel.driver import (
     private_problem,
 )
 from octopi.simulation.kernel.schedule import Fifo
+from octopi.simulation.kernel.trio_names import TRIO_VERSIONS_KNOWN
 from octopi.simulation.kernel.world import World
 
 T = TypeVar("T")
@@ -54,7 +55,7 @@ def run(
 
 def test_the_private_names_of_trio_are_known_and_used() -> None:
     assert private_problem() is None
-    assert trio.__version__ in driver.TRIO_VERSIONS_KNOWN
+    assert trio.__version__ in TRIO_VERSIONS_KNOWN
 
 
 @pytest.mark.parametrize(

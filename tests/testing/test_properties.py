@@ -7,10 +7,12 @@ import subprocess
 import sys
 
 import pytest
+import trio
 
 import octopi.testing
 from octopi.properties import always, reachable, sometimes, unreachable
-from octopi.testing import Cluster, Host, Violation, simulated
+from octopi.testing import Cluster, Host, MisuseError, Violation, crash_points, simulated
+from tests.testing import stock_planted
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +92,72 @@ def test_a_place_that_has_to_be_reached_is_named_by_the_test() -> None:
 
     with pytest.raises(Violation, match="with the seed 1:\n  reachable: the cache is full\n"):
         test()
+
+
+def test_a_function_that_the_test_names_has_to_do_all_that_it_states() -> None:
+    @simulated(seeds=2, reaches=[stock_planted], brokers=1)
+    async def test(cluster: Cluster) -> None:
+        stock_planted.sell(cluster.seed)
+
+    with pytest.raises(Violation, match="with the seeds 1 to 2:") as caught:
+        test()
+    assert str(caught.value).splitlines()[1:3] == [
+        "  sometimes: the last one is sold",
+        "  reachable: more is ordered",
+    ]
+
+
+def test_the_report_names_what_no_run_came_by(capsys: pytest.CaptureFixture[str]) -> None:
+    @simulated(brokers=1)
+    async def test(cluster: Cluster) -> None:
+        stock_planted.sell(1)
+
+    test()
+    assert capsys.readouterr().out.splitlines() == [
+        "properties in 1 run:",
+        "always       the stock is no debt  1 of 1 times",
+        "reachable    more is ordered       never: no run came by",
+        "reachable    something is sold     1 of 1 times",
+        "sometimes    the last one is sold  never: no run came by",
+        "unreachable  a negative number     never",
+    ]
+
+
+def test_crash_points_ask_for_properties_over_all_their_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @crash_points("worker", reaches=["a third life"], brokers=1, occurrences=1)
+    async def test(cluster: Cluster) -> None:
+        async def program(host: Host) -> None:
+            sometimes(host.life == 2, "a second life")
+            if host.life > 2:
+                reachable("a third life")
+            await trio.sleep(0.1)
+
+        cluster.program("worker", program)
+        await cluster.sleep(5)
+
+    with pytest.raises(Violation, match="never happened with these 3 runs:") as caught:
+        test()
+    assert "reachable: a third life" in str(caught.value)
+    assert "sometimes    a second life  2 of 5 times" in capsys.readouterr().out
+
+
+def test_a_place_that_states_nothing_is_refused() -> None:
+    @simulated(reaches=[test_outside_of_a_test_nothing_is_checked.__class__])
+    async def test(cluster: Cluster) -> None: ...
+
+    with pytest.raises(MisuseError, match="reaches has <class 'function'>: name a property"):
+        test()
+
+    @simulated(reaches=[environment_free])
+    async def other(cluster: Cluster) -> None: ...
+
+    with pytest.raises(MisuseError, match="which states no sometimes or reachable"):
+        other()
+
+
+def environment_free() -> None: ...
 
 
 def test_one_seed_that_is_run_again_needs_not_show_everything(

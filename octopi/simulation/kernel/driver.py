@@ -1,5 +1,5 @@
 """Runs Trio on virtual time: the only module, with `octopi.simulation.kernel.task_watching`, that
-uses Trio's private names.
+uses Trio's private names; `octopi.simulation.kernel.trio_names` checks these.
 
 Trio's own loop runs unchanged (`unrolled_run`, which Trio's guest mode drives in the same way);
 this driver takes the place of the wait for the operating system.  Whenever no task can run, it
@@ -15,13 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import inspect
 import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from enum import Enum
-from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -29,13 +27,15 @@ import trio
 
 from octopi.simulation.kernel import sandbox
 from octopi.simulation.kernel.schedule import OrderOfOneThread, Schedule
-from octopi.simulation.kernel.task_watching import Instruments, TaskWatcher
+from octopi.simulation.kernel.task_watching import (
+    Instruments,
+    TaskWatcher,
+    fail_task,
+    is_cancelled,
+    is_within,
+)
+from octopi.simulation.kernel.trio_names import private_problem as private_problem, trio_run as _run
 from octopi.simulation.kernel.world import World
-
-try:
-    from trio._core import _run
-except ImportError:  # pragma: no cover  # `private_problem` reports it
-    _run = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from trio.lowlevel import Task
@@ -49,37 +49,6 @@ GARBAGE_COUNT: Final = 200_000
 """Python looks for cyclic garbage whenever a run has made this many objects more than it freed.
 A run leaves few cycles, and the events that it keeps would be examined again and again."""
 
-TRIO_VERSIONS_KNOWN: Final = ("0.31.0", "0.32.0", "0.33.0", "0.34.0", "0.35.0")
-"""The versions that this was tried with.  Others work as long as the names are the same."""
-
-_PRIVATE_PARAMETERS: Final = {
-    "setup_runner": (
-        "clock",
-        "instruments",
-        "restrict_keyboard_interrupt_to_checkpoints",
-        "strict_exception_groups",
-    ),
-    "unrolled_run": ("runner", "async_fn", "args", "host_uses_signal_set_wakeup_fd"),
-}
-_PRIVATE_NAMES: Final = (
-    "_ALLOW_DETERMINISTIC_SCHEDULING",
-    "_r",
-    "GLOBAL_RUN_CONTEXT",
-    "Runner",
-    "CancelStatus",
-    "Task",
-)
-_RUNNER_FIELDS: Final = (
-    "runq",
-    "deadlines",
-    "io_manager",
-    "waiting_for_idle",
-    "tasks",
-    "instruments",
-)
-_TASK_FIELDS: Final = ("_next_send",)
-_STATUS_FIELDS: Final = ("_scope", "_parent")
-
 
 class How(Enum):
     """Ways to run Trio."""
@@ -91,9 +60,11 @@ class How(Enum):
 
 
 class Parkable(Protocol):
-    """An owner of tasks, which can be paused together with them."""
+    """An owner of tasks, which can be paused or ended together with them."""
 
     is_paused: bool
+    scope: trio.CancelScope
+    """The cancel scope of its tasks."""
 
 
 OWNER: ContextVar[Parkable | None] = ContextVar("OWNER", default=None)
@@ -110,29 +81,6 @@ class SpinningError(Exception):
 
 class NoPausesError(Exception):
     """Tasks can't be paused, because the run is not `How.SCHEDULED`."""
-
-
-@cache
-def private_problem() -> str | None:
-    """Why Trio's private names can't be used; None if they are as this module expects them."""
-    if _run is None:  # pragma: no cover
-        return f"trio {trio.__version__} has no trio._core._run"
-    for name in (*_PRIVATE_PARAMETERS, *_PRIVATE_NAMES):
-        if not hasattr(_run, name):
-            return f"trio {trio.__version__} has no {name}"
-    for name, parameters in _PRIVATE_PARAMETERS.items():
-        if tuple(inspect.signature(getattr(_run, name)).parameters) != parameters:
-            return f"{name} of trio {trio.__version__} has other parameters"
-    for name in _RUNNER_FIELDS:
-        if name not in inspect.get_annotations(_run.Runner):
-            return f"Runner of trio {trio.__version__} has no {name}"
-    for name in _TASK_FIELDS:
-        if name not in inspect.get_annotations(_run.Task):
-            return f"Task of trio {trio.__version__} has no {name}"
-    for name in _STATUS_FIELDS:
-        if name not in inspect.get_annotations(_run.CancelStatus):
-            return f"CancelStatus of trio {trio.__version__} has no {name}"
-    return None
 
 
 def run(
@@ -207,6 +155,24 @@ def resume(owner: Parkable) -> None:
         _turning.park()
 
 
+def end(owner: Parkable, error: Callable[[], BaseException]) -> None:
+    """Have the tasks of *owner* run no further, as those of a killed process: each of them that is
+    about to run gets an *error* in place of what it waited for.
+
+    The caller cancels the scope of *owner* next, for the tasks that wait, and calls `forget` when
+    they have ended.  Where Trio turns its loop itself, a task that is about to run goes on until it
+    waits.
+    """
+    if _turning is not None:
+        _turning.end(owner, error)
+
+
+def forget(owner: Parkable) -> None:
+    """Note that all tasks of *owner* have ended."""
+    if _turning is not None:
+        _turning.ended.pop(owner, None)
+
+
 def watch_tasks(watcher: TaskWatcher) -> None:
     """Tell *watcher* of the tasks of the run, from now on.
 
@@ -260,6 +226,8 @@ class _Turning:
         """The tasks that have yet to run in this turn; Trio takes them from the end."""
         self._is_parking = False
         self._is_unshielded = False
+        self.ended: dict[Parkable, Callable[[], BaseException]] = {}
+        """Owners that have ended while some of their tasks still have to: with what these end."""
         self._runner = _run.setup_runner(_VirtualClock(world), [], False, True)
         self.instruments = Instruments()
         instruments: Any = self.instruments
@@ -268,6 +236,11 @@ class _Turning:
     def shuffle(self, batch: list[Task]) -> None:
         """Called by Trio for each turn, with its tasks."""
         self._batch = batch
+        if self.ended:
+            for task in batch:
+                # One that was cancelled ends by that.
+                if not is_cancelled(task):
+                    self._end_task(task)
         if len(batch) > 1:
             waiting = self._schedule.shuffle(batch)
             if waiting:
@@ -292,6 +265,22 @@ class _Turning:
         # Also if no task is parked: those of a paused owner may be able to run only later.
         self._runner.runq = new
         self._is_parking = True
+
+    def end(self, owner: Parkable, error: Callable[[], BaseException]) -> None:
+        """See the function."""
+        self.ended[owner] = error
+        queue = self._runner.runq
+        parked = queue.parked if isinstance(queue, _ParkingQueue) else ()
+        for task in (*queue, *parked, *self._batch):
+            self._end_task(task)
+
+    def _end_task(self, task: Any) -> None:  # noqa: ANN401
+        """If *task*, which is about to run, is of an owner that has ended, have it end, too."""
+        owner = task.context.get(OWNER)
+        error = self.ended.get(owner) if owner is not None else None
+        if owner is None or error is None or not is_within(task, owner.scope):
+            return
+        fail_task(task, error())
 
     def _release(self) -> None:
         """Let paused tasks run in a run that was given up: they have to end, too."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 import trio
@@ -211,6 +212,7 @@ class SimulatedHost:
         try:
             with life.scope:
                 async with trio.open_nursery() as tasks:
+                    life.check()  # it may have been killed before it began
                     await program(self._environment(life, tasks))
                     tasks.cancel_scope.cancel()
         except BaseException as error:  # handled below
@@ -221,6 +223,7 @@ class SimulatedHost:
                 self.disk.end_life()
                 self.network.closed(life)
                 self._end(life)
+            driver.forget(life)
             life.ended.set()
 
     def _ended_with(self, life: ProcessLife, error: BaseException) -> None:
@@ -293,6 +296,7 @@ class SimulatedHost:
     def _end(self, life: ProcessLife) -> None:
         life.is_over = True
         self.world.looks.at_look.pop(self, None)
+        driver.end(life, partial(NodeDead, self.name))
         life.scope.cancel()
         if life.is_paused:  # its tasks have to run to learn that they have ended
             driver.resume(life)

@@ -143,6 +143,7 @@ class World:
         """Kinds of events known to have facts other than numbers, text and bytes."""
         self._digest = hashlib.blake2b(digest_size=16)
         self._sources: dict[tuple[str | int, ...], random.Random] = {}
+        self._salt: tuple[str, ...] = ()
 
     # --- randomness --------------------------------------------------------------------
 
@@ -150,10 +151,19 @@ class World:
         """The source of randomness for *key*; always the same one."""
         source = self._sources.get(key)
         if source is None:
-            named = "|".join(str(part) for part in (self.seed, *key))
-            state = hashlib.blake2b(named.encode(), digest_size=8).digest()
-            source = self._sources[key] = random.Random(int.from_bytes(state, "big"))
+            source = self._sources[key] = random.Random(self._state(key))
         return source
+
+    def reseed(self, salt: str) -> None:
+        """From now on draw otherwise: every source begins again, from the seed, *salt* and its key.
+        So two runs that are the same up to here can go different ways."""
+        self._salt = (salt,)
+        for key, source in self._sources.items():
+            source.seed(self._state(key))
+
+    def _state(self, key: tuple[str | int, ...]) -> int:
+        named = "|".join(str(part) for part in (self.seed, *key, *self._salt))
+        return int.from_bytes(hashlib.blake2b(named.encode(), digest_size=8).digest(), "big")
 
     # --- time ------------------------------------------------------------------------
 
@@ -239,6 +249,11 @@ class World:
             ]
         for observer in observers:
             observer(event)
+
+    @property
+    def event_count(self) -> int:
+        """How many events there were so far."""
+        return self._event_count
 
     def fold(self, data: bytes) -> None:
         """Fold *data*, such as a delivered message, into the digest without an event."""
