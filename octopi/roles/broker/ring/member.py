@@ -83,11 +83,13 @@ class RingMember:
         """Why this broker ends, if something is wrong."""
         self.ended = trio.Event()
         """Set when it ends by itself: because of a failure, or because it left for good."""
+        self.has_registers = False
+        """Whether it ends because registers decide from now on, which is stored."""
         self.address = address
         self.events = NotedEvents(environment.clock)
         """What this broker decides and sees."""
         self._environment = environment
-        self._options = options
+        self.options = options
         self._remember = remember
         self._nursery = nursery
         self._kept = KeptRing(environment, options.data_directory)
@@ -190,7 +192,7 @@ class RingMember:
         """
         if self.identity.register is not None and self._hand_over is None:
             raise RefusedError(
-                f"{self._options.data_directory} belongs to a broker of a cluster with a register: "
+                f"{self.options.data_directory} belongs to a broker of a cluster with a register: "
                 "start it with --register and --join, and let the register hand the cluster over "
                 "(`octopi-node cluster to-ring`)",
                 Status.WRONG_CLUSTER,
@@ -202,7 +204,7 @@ class RingMember:
             await self._acceptor.open(self.identity.broker)
         if self._hand_over is not None:
             self._takes_over = take_over(
-                self._hand_over, self.identity, self._acceptor, self._kept, self._options
+                self._hand_over, self.identity, self._acceptor, self._kept, self.options
             )
         if self._kept.content.cluster is not None:
             self.keeper.learn(self._kept.content.cluster)
@@ -270,7 +272,7 @@ class RingMember:
             identity.broker,
             acceptor.directory,
             point,
-            self._options.host,
+            self.options.host,
             self.address,
             identity.incarnation,
         )
@@ -279,7 +281,7 @@ class RingMember:
         known = [one for one in self._kept.content.known if one.broker not in gone]
         founded = any(one.identity == me.identity for one in record.growths[0].members)
         begins = founded or self._kept.content.was_member
-        addresses = [*self._options.join, *(one.address for one in record.growths[0].members)]
+        addresses = [*self.options.join, *(one.address for one in record.growths[0].members)]
         self.place.join(me, known, list(dict.fromkeys(addresses)), begins=begins)
         self._note_gone()
 
@@ -297,6 +299,25 @@ class RingMember:
             _log.info("this broker has left the cluster for good: its data is needed no more")
             self.place.leave()
             self._kept.store_then(self.ended.set)  # it will not even ask to be let in again
+
+    def _note_ended(self) -> None:
+        """When registers decide, this broker goes on with them."""
+        record = self.keeper.record
+        if record is None or record.ending is None or not record.ending.is_over:
+            return
+        if not self._kept.content.is_admitted:
+            registers = ",".join(record.ending.registers)
+            self.fail(
+                RefusedError(
+                    f"this cluster has a register: start the broker with --register {registers}, "
+                    "and without --join",
+                    Status.WRONG_CLUSTER,
+                )
+            )
+        elif not self.has_registers:
+            self.has_registers = True
+            _log.info("registers decide from now on", registers=list(record.ending.registers))
+            self._kept.store_then(self.ended.set)
 
     async def _begin_partitions(self) -> RingPartitions:
         """Decide about partitions from now on.
@@ -370,7 +391,7 @@ class RingMember:
     def _introduced(self, message: m.Introduce) -> m.Introduced:
         if self.keeper.record is None:
             self._forming.refuse_other_list(message)
-        own = introduced(message.request, self.address, self._options.host, self._acceptor.identity)
+        own = introduced(message.request, self.address, self.options.host, self._acceptor.identity)
         return attrs.evolve(
             own,
             incarnation=self.identity.incarnation,
@@ -411,6 +432,7 @@ class RingMember:
         """There is a newer record of the cluster."""
         self._is_known.set()
         self._note_gone()
+        self._note_ended()
         if self.partitions is not None and self.keeper.record is not None:
             self.partitions.begin(self.keeper.record)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from octopi.errors import NotReadyError
 from octopi.roles.register.operator_recovery import OperatorRecovery
 from octopi.roles.register.services.context import RegisterContext
 from octopi.transport.services import Service
@@ -11,6 +12,7 @@ from octopi.wire import messages as m
 
 _Order = (
     m.HandOverToRing
+    | m.HandOverToRegisters
     | m.DrainBroker
     | m.AddPartitions
     | m.MoveReplica
@@ -34,6 +36,7 @@ class OperatingService(Service):
                 m.RemoveBroker: self._start,
                 m.SetRelays: self._start,
                 m.HandOverToRing: self._start,
+                m.HandOverToRegisters: self._start,
             }
         )
         self._context = context
@@ -55,6 +58,9 @@ class OperatingService(Service):
             self._connection.post(await self._node.handing_over.order(message))
             return
         self._node.gathering.require_over()
+        if isinstance(message, m.HandOverToRegisters):  # it is so already
+            self._connection.post(self._progress(message))
+            return
         rebalancing = self._node.rebalancing
         match message:
             case m.DrainBroker(broker=broker):
@@ -68,6 +74,15 @@ class OperatingService(Service):
             case m.SetRelays(partition=partition, members=members):
                 await self._node.relay_sets.change(partition, members)
         self._connection.post(m.Done(message.request))
+
+    def _progress(self, message: m.HandOverToRegisters) -> m.RegistersProgress:
+        """Which brokers have come."""
+        controller = self._node.controller
+        if not controller.state.cluster:
+            raise NotReadyError("no broker has joined this register yet")
+        brokers = sorted(controller.state.brokers)
+        away = [one for one in brokers if not controller.is_live(one)]
+        return m.RegistersProgress(message.request, "ended", brokers, away)
 
     async def _recover(self, message: m.RecoverPartition) -> None:
         """What an operator asks about a partition without a leader, or orders."""

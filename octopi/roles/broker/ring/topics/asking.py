@@ -29,6 +29,7 @@ from octopi.roles.broker.ring.cluster_events import ClusterEvents, OwnEventsServ
 from octopi.roles.broker.ring.member import RingMember
 from octopi.roles.broker.ring.operating import RingOperations
 from octopi.roles.broker.ring.peers import RingPeers
+from octopi.roles.broker.ring.to_registers import ToRegisters
 from octopi.roles.broker.ring.topics.keeper import HomesTopics, RingTopics
 from octopi.roles.decider_context import DeciderClient, DeciderContext
 from octopi.roles.topic_service import TopicService
@@ -311,7 +312,12 @@ def begin_deciding(
     clock = environment.clock
     assert member.chord is not None, "likewise"
     operations = RingOperations(
-        clock, member.keeper, member.partitions, member.routes, member.chord
+        clock,
+        member.keeper,
+        member.partitions,
+        member.routes,
+        member.chord,
+        ToRegisters(environment, member.options, member.keeper, member.partitions, member.chord),
     )
     events = ClusterEvents(
         clock, member.events, member.identity.nonce, peers, partial(_others_of, member)

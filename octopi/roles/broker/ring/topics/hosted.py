@@ -83,6 +83,14 @@ class HostedTopics:
         own = replica.logs.get(TopicId(TOPICS_LOG))
         return read is None or read.log is not own or read.done < led.started_at
 
+    def is_complete(self, replica: ReplicaDriver) -> bool:
+        """Whether all entries of the log are committed, and carried out here."""
+        log = replica.logs.get(TopicId(TOPICS_LOG))
+        read = self._read.get(replica.partition)
+        if log is None or read is None or read.log is not log:
+            return False
+        return log.highwater == log.end == read.done
+
     async def carried_out(self, partition: PartitionId) -> None:
         """Wait until this broker has carried out what is committed in *partition* now.
 
