@@ -13,6 +13,7 @@ from octopi.ring.ending import Ending
 from octopi.roles.broker.ended_ring import registers_of
 from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
 from octopi.roles.broker.ring.member import RingMember
+from octopi.roles.broker.taking_over import is_taken_over
 from octopi.roles.register.node import RegisterNode
 from octopi.roles.register.options import RegisterOptions
 from octopi.roles.register.running import run_register
@@ -34,7 +35,10 @@ class EndingCluster:
         registers: Iterable[str] = ("r",),
         partitions: int = 8,
         replicas: int = 3,
+        former: str = "",
     ) -> None:
+        """*former*: the register that the brokers have at first; empty: they are founders."""
+        self.former = former
         self.cluster = cluster
         self.ring = RingOfHosts(cluster, partitions=partitions, replicas=replicas)
         self.brokers = tuple(brokers)
@@ -44,7 +48,7 @@ class EndingCluster:
         self.register_nodes: dict[str, RegisterNode] = {}
         self.errors: dict[str, list[Exception]] = {}
         self._partitions, self._replicas = partitions, replicas
-        for name in self.registers:
+        for name in (*self.registers, *([former] if former else [])):
             cluster.program(name, partial(self._run_register, name))
         for name in self.brokers:
             self.start(name)
@@ -52,6 +56,9 @@ class EndingCluster:
     def start(self, name: str) -> None:
         """Start a broker on a new host."""
         self.cluster.program(name, partial(self._run_broker, name))
+
+    def _is_one_of_several(self, name: str) -> bool:
+        return name in self.registers and len(self.registers) > 1
 
     @property
     def register_addresses(self) -> list[str]:
@@ -65,7 +72,7 @@ class EndingCluster:
             replica_count=self._replicas,
             gather_s=1.0,
             secrets=SECRETS,
-            peers=tuple(self.register_addresses) if len(self.registers) > 1 else (),
+            peers=tuple(self.register_addresses) if self._is_one_of_several(name) else (),
         )
 
         def show(node: RegisterNode) -> None:
@@ -74,15 +81,24 @@ class EndingCluster:
         await self._noting(name, partial(run_register, host.environment, options, show=show))
 
     async def _run_broker(self, name: str, host: Host) -> None:
+        join = tuple(map(address, self.brokers))
         while not (registers := registers_of(host.disk, "data")):
+            if self.former and not is_taken_over(host.disk, "data"):
+                await self._run_with(name, (register_address(self.former),), join, host)
             self.nodes.pop(name, None)
-            await self.ring.run(name, tuple(map(address, self.brokers)), host)
+            await self.ring.run(name, join, host)
         self.ring.nodes.pop(name, None)
+        await self._run_with(name, registers, join if self.former else (), host)
+
+    async def _run_with(
+        self, name: str, registers: tuple[str, ...], join: tuple[str, ...], host: Host
+    ) -> None:
         options = BrokerOptions(
             listen=f"{name}:{PORT}",
             data_directory="data",
             registers=list(registers),
             secrets=SECRETS,
+            join=join,
         )
 
         def show(node: BrokerNode) -> None:
@@ -115,17 +131,14 @@ class EndingCluster:
     @property
     def endings(self) -> list[Ending]:
         """What the brokers in the ring know of the order."""
-        records = [
-            node.member.keeper.record
-            for node in self.ring.nodes.values()
-            if node.member is not None
-        ]
+        records = [one.keeper.record for one in self.ring.members().values()]
         return [one.ending for one in records if one is not None and one.ending is not None]
 
     @property
     def register(self) -> RegisterNode:
         """The register that decides."""
-        return next(one for one in self.register_nodes.values() if one.controller.state.cluster)
+        nodes = [self.register_nodes[name] for name in self.registers]
+        return next(one for one in nodes if one.controller.state.cluster)
 
     def known_records(self) -> Iterator[PartitionRecord]:
         """What is known to be decided now, whoever decided it."""
@@ -175,7 +188,10 @@ class OneDeciderSince:
         if any(one is not None and one.is_over for one in endings):
             still_open = [one for one, (_, is_closed) in self.values.items() if not is_closed]
             assert not still_open, f"the ring decides about partitions {still_open}, too"
-        for register in self.ending.register_nodes.values():
+        for name in self.ending.registers:
+            register = self.ending.register_nodes.get(name)
+            if register is None:
+                continue
             for record in register.controller.state.partitions.values():
                 number = (record.epoch, record.version)
                 begun = self.taken.setdefault(record.partition, number)

@@ -6,16 +6,25 @@ from __future__ import annotations
 import datetime
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import attrs
 import pytest
 import trio
 
 from octopi.clients.client import Client, connect
-from octopi.clients.ring import hand_over_to_registers
-from octopi.errors import OctopiError
+from octopi.clients.ring import hand_over_to_registers, hand_over_to_ring
+from octopi.coordination.consistent_hash import HashCircle
+from octopi.errors import NotReadyError, OctopiError, RefusedError
+from octopi.identifiers import TopicName
 from octopi.ring.ending import EndingStage
+from octopi.ring.homes import home_of
+from octopi.roles.broker.ring.ending import RingEnding
+from octopi.roles.broker.ring.topics.keeper import RingTopics
+from octopi.roles.broker.ring.topics.led import LedTopics
 from octopi.testing import Cluster, simulated
+from octopi.wire import messages as m
+from tests.kit.changing import register_address
 from tests.kit.ending import EndingCluster, OneDeciderSince
 from tests.kit.ring import address
 from tests.roles.test_ring_fail_over import Load, stored
@@ -190,6 +199,10 @@ async def test_topics_are_created_and_deleted_meanwhile(cluster: Cluster) -> Non
 @pytest.mark.parametrize("victim", ["r", *THREE])
 @pytest.mark.parametrize("stage", list(EndingStage)[:3])
 def test_a_process_is_killed_in_each_stage(stage: EndingStage, victim: str) -> None:
+    a_process_is_killed_in(stage, victim)
+
+
+def a_process_is_killed_in(stage: EndingStage, victim: str) -> None:
     @simulated(brokers=1, oracle=False)
     async def scenario(cluster: Cluster) -> None:
         async with founded(cluster) as one:
@@ -223,3 +236,232 @@ async def test_processes_are_killed_at_random_moments_of_an_order(cluster: Clust
                 await trio.sleep_forever()
         await one.order()
         await one.is_whole()
+
+
+def test_a_deletion_that_not_all_partitions_know_of_is_finished_first() -> None:
+    a_deletion_is_told_late()
+
+
+def a_deletion_is_told_late() -> None:
+    """Some partitions can't be told that a topic is gone before the order has begun."""
+
+    @simulated(brokers=1, oracle=False)
+    async def scenario(cluster: Cluster) -> None:
+        async with founded(cluster) as one:
+            home = home_of(TopicName("wide"), HashCircle(8))
+            elsewhere = [number for number in range(8) if number != home]
+            await one.client.create_topic("wide", partition_ids=elsewhere)
+            ordered, until = RingTopics.order, cluster.now + 8.0
+
+            async def order(self: RingTopics, message: m.HostTopic) -> None:
+                if message.is_gone and self.clock.now() < until:
+                    raise NotReadyError("it can't be told")
+                await ordered(self, message)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(RingTopics, "order", order)
+                await one.client.delete_topic("wide")
+                assert cluster.now < until
+                await one.order()
+                await one.is_whole()
+            topics = [info.topic for info in await one.client.topics()]
+            assert topics == ["orders"], "the deleted topic is back"
+
+    scenario()
+
+
+# --- who is away -----------------------------------------------------------------------------
+
+
+@simulated(brokers=1, oracle=False)
+async def test_a_broker_that_was_away_at_the_border_joins_when_it_is_back(
+    cluster: Cluster,
+) -> None:
+    async with founded(cluster) as one:
+        ending = one.ending
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.order)
+            while not any(known.is_over for known in ending.endings):
+                await cluster.sleep(0.001)
+            cluster.lose_power("c")
+        await cluster.eventually(
+            lambda: all(name in ending.nodes for name in ("a", "b")), "the others have left"
+        )
+        await cluster.sleep(5.0)
+        assert not ending.register.controller.state.partitions, "it decides without broker 3"
+        cluster.restart("c")
+        await one.is_whole()
+
+
+@simulated(brokers=1, oracle=False)
+async def test_an_attempt_is_given_up_when_a_broker_is_lost_and_the_ring_goes_on(
+    cluster: Cluster,
+) -> None:
+    async with founded(cluster) as one:
+        ending = one.ending
+        progress = await hand_over_to_registers(one.client, ending.register_addresses)
+        assert (progress.stage, progress.brokers) == ("resting", [1, 2, 3])
+        while not any(known.stage is EndingStage.CLOSING for known in ending.endings):
+            await cluster.sleep(0.001)
+        cluster.kill("c")
+        await cluster.eventually(
+            lambda: all(known.stage is EndingStage.GIVEN_UP for known in ending.endings),
+            "it is given up",
+            within_s=30.0,
+        )
+        count = len(one.load.acknowledged)
+        await cluster.eventually(
+            lambda: one.load.has(count + 50), "the ring goes on with two brokers", within_s=30.0
+        )
+        await one.client.create_topic("new")
+        with pytest.raises(RefusedError, match="broker 3 is away: start it, or remove it"):
+            await hand_over_to_registers(one.client, ending.register_addresses)
+        cluster.restart("c")
+        await ending.in_ring()
+        await one.order()
+        await one.is_whole()
+        assert {info.topic for info in await one.client.topics()} == {"new", "orders"}
+
+
+@simulated(brokers=1, oracle=False)
+async def test_a_register_that_loses_its_disk_meanwhile_is_replaced_by_an_empty_one(
+    cluster: Cluster,
+) -> None:
+    async with founded(cluster) as one:
+        ending = one.ending
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.order)
+            while "a" not in ending.nodes:
+                await cluster.sleep(0.001)
+            cluster.wipe("r")
+            await cluster.sleep(cluster.random.random())
+            cluster.restart("r")
+        await one.is_whole()
+
+
+@simulated(brokers=1, oracle=False)
+async def test_three_registers_take_over_though_the_active_one_is_killed(cluster: Cluster) -> None:
+    async with founded(cluster, registers=("r", "s", "t")) as one:
+        ending = one.ending
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.order)
+            while not (formed := _with_cluster(ending)):
+                await cluster.sleep(0.001)
+            cluster.kill(formed[0], restart_s=2.0)
+        await one.is_whole()
+
+
+def _with_cluster(ending: EndingCluster) -> list[str]:
+    nodes = ending.register_nodes.items()
+    return [name for name, node in nodes if node.controller.state.cluster]
+
+
+@simulated(brokers=1, oracle=False)
+async def test_groups_that_are_no_majority_of_a_larger_ring_go_over(cluster: Cluster) -> None:
+    five = ("a", "b", "c", "d", "e")
+    async with founded(cluster, brokers=five) as one:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.order)
+            while not any(known.stage is EndingStage.CLOSING for known in one.ending.endings):
+                await cluster.sleep(0.001)
+            cluster.kill("d", restart_s=1.0)
+        await one.is_whole()
+
+
+@simulated(brokers=1, oracle=False)
+async def test_a_cluster_that_a_register_handed_over_comes_back_to_another_one(
+    cluster: Cluster,
+) -> None:
+    ending = EndingCluster(cluster, THREE, former="q")
+    await ending.joined()
+    environment = await cluster.environment("client")
+    async with (
+        connect([*map(address, THREE)], environment=environment) as client,
+        connect([register_address("q")], environment=environment) as operator,
+        trio.open_nursery() as nursery,
+    ):
+        await client.create_topic("orders")
+        load = Load()
+        nursery.start_soon(load.run, client, "orders")
+        await cluster.eventually(lambda: load.has(20), "messages are acknowledged")
+        await cluster.sleep(1.0)
+        await hand_over_to_ring(operator)
+        await ending.in_ring()
+        with pytest.raises(
+            RefusedError, match=r"has a cluster, .*: start a register with an empty"
+        ):
+            await hand_over_to_registers(client, [register_address("q")])
+        await client.create_topic("new")
+        one = Ended(cluster, ending, client, load, nursery)
+        nursery.start_soon(OneDeciderSince(ending).run)
+        async with trio.open_nursery() as striking:
+            striking.start_soon(one.order)
+            while not any(known.is_over for known in ending.endings):
+                await cluster.sleep(0.001)
+            cluster.kill("b", restart_s=1.0)
+        await one.is_whole()
+        assert {info.topic for info in await client.topics()} == {"new", "orders"}
+        # That is for good: its acceptors can't be used again.
+        async with connect(ending.register_addresses, environment=environment) as last:
+            with pytest.raises(RefusedError, match="broker 1 is not prepared"):
+                await hand_over_to_ring(last)
+        nursery.cancel_scope.cancel()
+
+
+# --- wrong orders ----------------------------------------------------------------------------
+
+
+@simulated(brokers=1, oracle=False)
+async def test_wrong_orders_are_refused_in_words(cluster: Cluster) -> None:
+    async with founded(cluster) as one:
+        order = partial(hand_over_to_registers, one.client)
+        with pytest.raises(RefusedError, match="does not reach the register ws://nobody:7000"):
+            await order(["ws://nobody:7000"])
+        with pytest.raises(RefusedError, match="name 1 to 9 registers, each once"):
+            await order(one.ending.register_addresses * 2)
+        with pytest.raises(RefusedError, match="does not reach the register ws://a:9101"):
+            await order([address("a")])
+        other = EndingCluster(cluster, (), registers=("other",))
+        await cluster.sleep(1.0)
+        possible = await order(other.register_addresses, dry_run=True)
+        assert (possible.stage, possible.brokers) == ("", [1, 2, 3])
+        await one.client.create_topic("still-decided")
+        await order(one.ending.register_addresses)
+        with pytest.raises(RefusedError, match="is being handed over to ws://r:7000"):
+            await order(other.register_addresses)
+        await one.order()
+        await one.ending.joined()
+        # A new broker that was told to join the ring is told where the register is.
+        one.ending.ring.start("late", THREE)
+        errors = one.ending.ring.errors
+        await cluster.eventually(lambda: "late" in errors, "it is refused")
+        assert "start the broker with --register ws://r:7000" in str(errors["late"][0])
+        await one.is_whole()
+
+
+# --- planted mistakes ------------------------------------------------------------------------
+
+
+def killed_in_each_stage() -> None:
+    for victim in THREE:
+        a_process_is_killed_in(EndingStage.CLOSING, victim)
+
+
+def test_brokers_that_state_what_is_not_closed_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(RingEnding, "_are_all", lambda self, is_so: True)
+    monkeypatch.setattr(RingEnding, "_close", lambda self, attempt, brokers: None)
+
+    async def have_ended(self: RingEnding, attempt: int) -> bool:
+        return True
+
+    monkeypatch.setattr(RingEnding, "_have_ended", have_ended)
+    with pytest.raises((AssertionError, ExceptionGroup), match=r"decides about|unhandled"):
+        killed_in_each_stage()
+
+
+def test_leaders_that_do_not_rest_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LedTopics, "is_at_rest", property(lambda self: self.is_ready))
+    with pytest.raises(AssertionError, match="the deleted topic is back"):
+        a_deletion_is_told_late()

@@ -174,6 +174,11 @@ async def run_broker(
                 options.credentials,
                 is_prepared=bool(options.join),
             )
+        if ended is not None and options.join:
+            _log.warning(
+                "this cluster had no register before: it can't be handed over to its brokers "
+                "again, so --join has no effect"
+            )
         identity = await begin_incarnation(environment, data_directory, options.broker)
         flusher = Flusher(environment.clock)
         async with trio.open_nursery() as nursery:

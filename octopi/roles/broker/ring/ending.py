@@ -9,7 +9,7 @@ from typing import Final
 from octopi.environment import Clock
 from octopi.errors import NotReadyError
 from octopi.identifiers import BrokerId
-from octopi.limits import ENDING_PATIENCE_S, REPLICA_TICK_S
+from octopi.limits import ENDING_PATIENCE_S, REPLICA_TICK_S, STABILISE_S
 from octopi.logger import get_logger
 from octopi.ring.ending import Ending, EndingStage
 from octopi.ring.partition import RingPartition
@@ -39,6 +39,8 @@ class RingEnding:
         self._stage: tuple[int, EndingStage] | None = None
         self._since = inf
         """Since when `_stage` is the present one."""
+        self._read_at = inf
+        """When values are read anew."""
 
     async def run(self) -> None:
         """Go on until cancelled."""
@@ -56,6 +58,7 @@ class RingEnding:
         attempt, stage = ending.attempt, ending.stage
         if self._stage != (attempt, stage):
             self._stage, self._since = (attempt, stage), self._clock.now()
+            self._read_at = self._since + STABILISE_S
             _log.info("handing over to registers", stage=stage.value, attempt=attempt)
         match stage:
             case EndingStage.RESTING:
@@ -66,9 +69,7 @@ class RingEnding:
                 closed = self._are_all(
                     lambda one: one.agreed.is_closed and one.agreed.ending == attempt
                 )
-                is_done = closed and all(
-                    self._partitions.has_ended(one, attempt) for one in self._own()
-                )
+                is_done = closed and await self._have_ended(attempt)
             case EndingStage.GIVEN_UP:
                 self._reopen(attempt)
                 return
@@ -86,10 +87,19 @@ class RingEnding:
         All, not only its own: a broker that was just started does not know yet which these are.
         """
         unknown = [one for one in self._partitions if not is_so(one)]
-        for one in unknown[:_READ_AT_ONCE_MAX]:
-            if not one.leads:
-                self._partitions.read(one)
+        now = self._clock.now()
+        if now >= self._read_at:  # leaders are given time to change them, and to tell that
+            self._read_at = now + STABILISE_S
+            for one in unknown[:_READ_AT_ONCE_MAX]:
+                if not one.leads:
+                    self._partitions.read(one)
         return not unknown
+
+    async def _have_ended(self, attempt: int) -> bool:
+        """Whether this broker has all that was decided about the partitions of which it has a
+        replica, which are closed."""
+        ended = [await self._partitions.has_ended(one, attempt) for one in list(self._own())]
+        return all(ended)
 
     def _own(self) -> Iterator[RingPartition]:
         """The partitions of which this broker has a replica."""

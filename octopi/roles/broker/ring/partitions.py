@@ -194,7 +194,7 @@ class RingPartitions(ControllerLink):
         """Take a step in handing the cluster over to registers."""
         self._do(machine, machine.end(step, self._now))
 
-    def has_ended(self, machine: RingPartition, attempt: int) -> bool:
+    async def has_ended(self, machine: RingPartition, attempt: int) -> bool:
         """Whether this broker's replica has all that was decided about a partition: it is closed in
         that *attempt*, its record is stored here, and there are logs of the topics that it has."""
         agreed, number = machine.agreed, machine.partition
@@ -204,7 +204,7 @@ class RingPartitions(ControllerLink):
         stored = self._replicas.metadata.partitions.get(number)
         if replica is None or stored != agreed.record:
             return False
-        return self.hosted.is_complete(replica)
+        return await self.hosted.is_complete(replica)
 
     def hold(self, machine: RingPartition, goal: ElectionGoal) -> None:
         """Hold an election with that *goal*."""

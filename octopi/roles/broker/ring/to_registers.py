@@ -140,10 +140,10 @@ class ToRegisters:
         greeting = connection.greeting
         await connection.close(1000, "it is there")
         assert isinstance(greeting, m.Welcome), "this side has connected"
-        if greeting.role != "register" or greeting.cluster:
-            what = f"has a cluster, {greeting.cluster}" if greeting.cluster else "is no register"
+        if greeting.cluster:
             raise RefusedError(
-                f"the node at {address} {what}: start a register with an empty data directory",
+                f"the register {address} has a cluster, {greeting.cluster}: start a register with "
+                "an empty data directory",
                 Status.INVALID_OPTION,
             )
 
