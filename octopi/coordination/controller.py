@@ -113,6 +113,18 @@ class Controller:
         return bool(self._rebuild.newest or self._rebuild.topics)
 
     @property
+    def has_lost_all_leaders(self) -> bool:
+        """Whether all is learned, all brokers with a replica are live, and each broker that led was
+        started again since: so there is no leader that may come back."""
+        records = self.state.partitions.values()
+        replicas = {one for record in records for one in record.replicas}
+        return (
+            not self.is_learning
+            and replicas <= self._live.keys()
+            and all(self._live[one.leader] != one.leader_incarnation for one in records)
+        )
+
+    @property
     def live(self) -> frozenset[BrokerId]:
         """The brokers that are members now."""
         return frozenset(self._live)

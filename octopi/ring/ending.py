@@ -25,6 +25,7 @@ from typing import Any
 
 import attrs
 
+from octopi.errors import RefusedError, Status
 from octopi.identifiers import BrokerId, address_fault
 from octopi.limits import ADDRESS_BYTES_MAX, BOOK_COUNT, REGISTERS_MAX
 
@@ -62,6 +63,15 @@ class Ending:
     def is_over(self) -> bool:
         """Whether the cluster has registers, for good."""
         return self.stage is EndingStage.ENDED
+
+    @property
+    def refusal(self) -> RefusedError:
+        """Why a new broker can't join the ring, which is no more."""
+        return RefusedError(
+            "this cluster has a register: start the broker with --register "
+            f"{','.join(self.registers)}, and without --join",
+            Status.WRONG_CLUSTER,
+        )
 
     @property
     def missing(self) -> tuple[BrokerId, ...]:

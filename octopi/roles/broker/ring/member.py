@@ -31,8 +31,7 @@ from octopi.limits import KNOWN_VALUES_S, STABILISE_S
 from octopi.logger import get_logger
 from octopi.ring.chord import Chord
 from octopi.ring.cluster_record import ClusterRecord
-from octopi.ring.first_partition import first_partition_value, partition_of
-from octopi.ring.hand_over import HandOver
+from octopi.ring.hand_over import HandOver, first_known
 from octopi.ring.lookup import HolderFound
 from octopi.ring.points import choose_point
 from octopi.roles.broker.identity import BrokerIdentity
@@ -51,7 +50,7 @@ from octopi.roles.broker.ring.peers import RingPeers
 from octopi.roles.broker.ring.place import RingPlace
 from octopi.roles.broker.ring.routes import RingRoutes
 from octopi.roles.broker.ring.store import KeptRing, StoredRing
-from octopi.roles.broker.ring.taken_over import take_over
+from octopi.roles.broker.ring.taken_over import refusal_with_register, take_over
 from octopi.roles.noted_events import NotedEvents
 from octopi.wire import messages as m
 
@@ -191,12 +190,7 @@ class RingMember:
           RefusedError: if the data directory belongs to a cluster with a register.
         """
         if self.identity.register is not None and self._hand_over is None:
-            raise RefusedError(
-                f"{self.options.data_directory} belongs to a broker of a cluster with a register: "
-                "start it with --register and --join, and let the register hand the cluster over "
-                "(`octopi-node cluster to-ring`)",
-                Status.WRONG_CLUSTER,
-            )
+            raise refusal_with_register(self.options.data_directory)
         self._kept.load()
         if self.identity.broker is None and (own := self._forming.own_id) is not None:
             await self._set_identity(attrs.evolve(self.identity, broker=own))
@@ -302,22 +296,15 @@ class RingMember:
 
     def _note_ended(self) -> None:
         """When registers decide, this broker goes on with them."""
-        record = self.keeper.record
-        if record is None or record.ending is None or not record.ending.is_over:
+        ending = None if self.keeper.record is None else self.keeper.record.ending
+        if ending is None or not ending.is_over or self.has_registers:
             return
         if not self._kept.content.is_admitted:
-            registers = ",".join(record.ending.registers)
-            self.fail(
-                RefusedError(
-                    f"this cluster has a register: start the broker with --register {registers}, "
-                    "and without --join",
-                    Status.WRONG_CLUSTER,
-                )
-            )
-        elif not self.has_registers:
-            self.has_registers = True
-            _log.info("registers decide from now on", registers=list(record.ending.registers))
-            self._kept.store_then(self.ended.set)
+            self.fail(ending.refusal)
+            return
+        self.has_registers = True
+        _log.info("registers decide from now on", registers=list(ending.registers))
+        self._kept.store_then(self.ended.set)
 
     async def _begin_partitions(self) -> RingPartitions:
         """Decide about partitions from now on.
@@ -455,14 +442,7 @@ class RingMember:
             )
 
     def _first(self, instance: InstanceId) -> m.AgreedValue | None:
-        """The first value of *instance*; None: it is accepted like any other one (`Forming`), or
-        not known yet, and then the acceptor is asked nothing."""
-        if self._hand_over is not None and (told := self._hand_over.first(instance)) is not None:
-            return told
-        record, partition = self.keeper.record, partition_of(instance)
-        if record is None or partition is None:
-            return None
-        return first_partition_value(record, partition)
+        return first_known(instance, self.keeper.record, self._hand_over)
 
     def _tell(self, message: m.ValueChosen) -> None:
         """Tell all that are known."""
