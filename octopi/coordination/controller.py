@@ -11,7 +11,13 @@ connections (`admitted`, `left`).
 
 from __future__ import annotations
 
-from octopi.coordination.admission import Admission, adopt, take_over_topics
+from octopi.coordination.admission import (
+    Admission,
+    UnreportedAdoption,
+    adopt,
+    adopt_unreported,
+    take_over_topics,
+)
 from octopi.coordination.broker_reports import believe, fault_of
 from octopi.coordination.cluster_state import ClusterState
 from octopi.coordination.cluster_view import ClusterView
@@ -296,6 +302,19 @@ class Controller:
             believed.unserved,
             believed.proofs,
         )
+
+    def missing_reports(self, partition: PartitionId) -> list[BrokerId]:
+        """The brokers that have to report before anything is decided about *partition*, which this
+        register learns again; empty: none."""
+        return sorted(self._rebuild.missing(partition))
+
+    def adopt_unreported(self, partition: PartitionId) -> UnreportedAdoption:
+        """Go on without them, by order of an operator who knows that they are lost for good."""
+        return adopt_unreported(self.state, self._rebuild, partition)
+
+    def adopted(self, adoption: UnreportedAdoption) -> None:
+        """The entries of *adoption* are in the journal and applied."""
+        self._rebuild = adoption.rebuild
 
     def admitted(self, admission: Admission) -> None:
         """The entries of *admission*, the answer to the last question, are in the journal and

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
+import cbor2
 import pytest
 
 from octopi.agreement.proposals import NoChange
@@ -205,12 +206,13 @@ def test_in_a_closed_partition_a_broker_checks_in_that_has_all_it_had() -> None:
 def test_a_partition_of_a_later_attempt_is_not_opened_by_who_gives_up_an_older_one() -> None:
     later = attrs.evolve(CLOSED, ending=2)
     assert "not closed in such an attempt" in str(made(reopen(1), later))
+    fields = cbor2.loads(encode_partition(later))
+    assert (fields.pop("ending"), fields.pop("is_closed")) == (2, True)
+    assert fields == cbor2.loads(encode_partition(WHOLE))
     with pytest.raises(ValueError, match="closed in no attempt"):
         decode_partition(_closed_in_none())
 
 
 def _closed_in_none() -> bytes:
-    import cbor2
-
     fields = cbor2.loads(encode_partition(CLOSED))
     return cbor2.dumps({**fields, "ending": 0})
