@@ -18,6 +18,7 @@ from octopi.errors import (
     OctopiError,
     RefusedError,
     Status,
+    UnknownTopicError,
 )
 from octopi.identifiers import BrokerId, PartitionId
 from octopi.ring.homes import merged_page
@@ -105,6 +106,8 @@ class RingDecider(DeciderAsks):
             case m.DescribeTopic() | m.CreateTopic() | m.AlterTopic() | m.DeleteTopic():
                 home = self.topics.home_of(message.topic)
                 return await self._ask_homes([home], message, client)
+            case m.DeleteTopicById():
+                return await self._delete_by_id(message, client)
             case m.ListTopics():
                 return await self._list(message, client)
             case m.DescribeCluster():
@@ -226,6 +229,33 @@ class RingDecider(DeciderAsks):
             raise refusal(answer)
 
     # --- all topics ----------------------------------------------------------------------------
+
+    async def _delete_by_id(self, message: m.DeleteTopicById, client: AskingClient) -> bytes:
+        """Delete the topic with an id; any home may keep it, so all are asked.
+
+        Raises:
+          UnknownTopicError: if none of them does.
+          NotReadyError: if one of them can't answer now, and no other one keeps it.
+        """
+        failures: list[OctopiError] = []
+
+        async def one(homes: list[PartitionId]) -> None:
+            try:
+                answer = decode(await self._ask_homes(homes, message, client), _DONE)
+                if isinstance(answer, m.Failure):
+                    raise refusal(answer)
+            except OctopiError as error:
+                failures.append(error)
+
+        leaders = list(self.topics.homes_by_leader().values())
+        async with trio.open_nursery() as nursery:
+            for homes in leaders:
+                nursery.start_soon(one, homes)
+        if len(failures) == len(leaders):
+            raise next(
+                (one for one in failures if not isinstance(one, UnknownTopicError)), failures[0]
+            )
+        return encode(m.Done(message.request))
 
     async def _list(self, message: m.ListTopics, client: AskingClient) -> bytes:
         """A page of the topics of all homes, in the order of their names."""
