@@ -119,7 +119,7 @@ class OperatingService(Service):
                 f"this register learns again what was decided about partition {partition}, and "
                 f"waits for broker {names}: start it; if its disk is lost for good, `octopi-node "
                 f"partitions recover {partition} --accept-loss` goes on with what the others know",
-                Status.NO_BROKER,
+                Status.INVALID_OPTION,
             )
         _log.warning("an operator accepts a loss", partition=partition, without=missing)
         adoption = node.controller.adopt_unreported(partition)
