@@ -127,7 +127,7 @@ class Controller:
         return (
             not self.is_learning
             and replicas <= self._live.keys()
-            and all(self._live[one.leader] != one.leader_incarnation for one in records)
+            and all(self._live.get(one.leader) != one.leader_incarnation for one in records)
         )
 
     @property
