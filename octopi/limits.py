@@ -941,6 +941,10 @@ HAND_OVER_PATIENCE_S: Final = 30.0
 """How long a broker waits for the others to say whether they have taken over, before it does
 without as many as can't decide anything among themselves."""
 
+ENDING_PATIENCE_S: Final = 15.0
+"""How long a broker of a ring waits in one stage of handing the cluster over to registers before it
+has that attempt given up: a broker that is needed was lost just then."""
+
 RECORD_ACCEPTORS_FIRST: Final = 5
 """Acceptors of the record of a cluster that a register handed over, if there are so many brokers:
 two of them may be away."""

@@ -5,10 +5,17 @@ It is no part of the clients' public interface: it is for operators.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from octopi.clients.client import Client
 from octopi.clients.options import not_negative
 from octopi.identifiers import BrokerId, PartitionId
-from octopi.wire.hand_over import ClusterHandedOver, HandOverToRing
+from octopi.wire.hand_over import (
+    ClusterHandedOver,
+    HandOverToRegisters,
+    HandOverToRing,
+    RegistersProgress,
+)
 from octopi.wire.ring import (
     DescribeRing,
     LeaveProgress,
@@ -41,6 +48,23 @@ async def hand_over_to_ring(client: Client, *, dry_run: bool = False) -> list[st
         ClusterHandedOver,
     )
     return answer.brokers
+
+
+async def hand_over_to_registers(
+    client: Client, registers: Sequence[str], *, dry_run: bool = False
+) -> RegistersProgress:
+    """Have the registers at these addresses decide from now on in a cluster that has none, and
+    return how far that is.  *dry_run*: only find out whether it is possible.  It may be called
+    again and again: the brokers go on by themselves.
+
+    Raises:
+      RefusedError: INVALID_OPTION, if something has to be done before.
+    """
+    return await client._router.ask_register(
+        "hand the cluster over to a register",
+        lambda request: HandOverToRegisters(request, list(registers), dry_run),
+        RegistersProgress,
+    )
 
 
 async def order_leave(client: Client, broker: int, *, is_taken_back: bool = False) -> LeaveProgress:

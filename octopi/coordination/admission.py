@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import attrs
 
@@ -49,15 +49,42 @@ class Admission:
                 yield entry.broker, RemovedTopic(entry.topic, entry.topic_id)
 
 
+@attrs.frozen
+class UnreportedAdoption:
+    """The decision to go on with the newest record of a partition that brokers have reported,
+    although others that could know a newer one have not."""
+
+    entries: list[Entry]
+    rebuild: Rebuild
+    """What brokers have reported, without that partition."""
+    topics: list[TopicRecord]
+    """The topics that are known by that."""
+
+
+def adopt_unreported(
+    state: ClusterState, rebuild: Rebuild, partition: PartitionId
+) -> UnreportedAdoption:
+    """Go on with the newest record of *partition*; *rebuild* is not changed."""
+    rebuild, entries = rebuild.copy(), list[Entry]()
+    partitions, _, _ = adopt(state, rebuild, [], entries, accepted=(partition,))
+    take_over_topics(state, rebuild, BrokerId(0), [], partitions, entries, [])
+    topics = [one.record for one in entries if isinstance(one, TopicCreated)]
+    return UnreportedAdoption(entries, rebuild, topics)
+
+
 def adopt(
-    state: ClusterState, rebuild: Rebuild, standings: list[ReplicaReport], entries: list[Entry]
+    state: ClusterState,
+    rebuild: Rebuild,
+    standings: list[ReplicaReport],
+    entries: list[Entry],
+    accepted: Container[PartitionId] = (),
 ) -> tuple[dict[PartitionId, PartitionRecord], dict[PartitionId, Epoch], list[PartitionId]]:
-    """Add to *entries* the records that *rebuild* can settle.  Return the resulting partitions,
-    their highest spent epochs, and the partitions that were adopted."""
+    """Add to *entries* the records that *rebuild* can settle, or that are *accepted*.  Return the
+    resulting partitions, their highest spent epochs, and the partitions that were adopted."""
     partitions = dict(state.partitions)
     spent = {partition: state.announced_epoch(partition) for partition in partitions}
     promised = {one.partition: one.promised for one in standings}
-    adoptions = rebuild.settle(state.partitions)
+    adoptions = rebuild.settle(state.partitions, accepted)
     for adoption in adoptions:
         record = attrs.evolve(adoption.record, seal="")
         partitions[record.partition] = record

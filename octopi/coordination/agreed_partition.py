@@ -39,6 +39,11 @@ class AgreedPartition:
     """Of each broker that has checked in, in the order of their ids."""
     min_insync: int = 1
     """The least that a topic in this partition asks for."""
+    ending: int = 0
+    """The attempt to hand the cluster over to registers (`octopi.ring.ending`) in which nothing
+    more is decided about topics here; 0: none."""
+    is_closed: bool = False
+    """Whether nothing at all is decided in that attempt, but that brokers check in."""
 
     def incarnation(self, broker: BrokerId) -> RegisteredIncarnation | None:
         """The registered incarnation of *broker*; None: it has not checked in."""
@@ -56,12 +61,14 @@ _CONVERTER: Final = make_converter(forbid_extra_keys=True)
 
 def encode_partition(agreed: AgreedPartition) -> bytes:
     """The bytes of *agreed*."""
+    ending = {"ending": agreed.ending, "is_closed": agreed.is_closed} if agreed.ending else {}
     return cbor2.dumps(
         {
             "record": partition_fields(agreed.record),
             "announced": agreed.announced,
             "incarnations": [attrs.asdict(one) for one in agreed.incarnations],
             "min_insync": agreed.min_insync,
+            **ending,
         }
     )
 
@@ -80,4 +87,6 @@ def decode_partition(data: bytes) -> AgreedPartition:
         raise ValueError(why)
     if agreed.announced < agreed.record.epoch:
         raise ValueError("its epoch was never announced")
+    if agreed.ending < 0 or (agreed.is_closed and not agreed.ending):
+        raise ValueError("it is closed in no attempt to hand the cluster over")
     return agreed

@@ -11,7 +11,13 @@ connections (`admitted`, `left`).
 
 from __future__ import annotations
 
-from octopi.coordination.admission import Admission, adopt, take_over_topics
+from octopi.coordination.admission import (
+    Admission,
+    UnreportedAdoption,
+    adopt,
+    adopt_unreported,
+    take_over_topics,
+)
 from octopi.coordination.broker_reports import believe, fault_of
 from octopi.coordination.cluster_state import ClusterState
 from octopi.coordination.cluster_view import ClusterView
@@ -113,6 +119,18 @@ class Controller:
         """Whether brokers have reported decisions that this register lacks and can't take over
         yet."""
         return bool(self._rebuild.newest or self._rebuild.topics)
+
+    @property
+    def has_lost_all_leaders(self) -> bool:
+        """Whether all is learned, all brokers with a replica are live, and each broker that led was
+        started again since: so there is no leader that may come back."""
+        records = self.state.partitions.values()
+        replicas = {one for record in records for one in record.replicas}
+        return (
+            not self.is_learning
+            and replicas <= self._live.keys()
+            and all(self._live.get(one.leader) != one.leader_incarnation for one in records)
+        )
 
     @property
     def live(self) -> frozenset[BrokerId]:
@@ -286,6 +304,19 @@ class Controller:
             believed.unserved,
             believed.proofs,
         )
+
+    def missing_reports(self, partition: PartitionId) -> list[BrokerId]:
+        """The brokers that have to report before anything is decided about *partition*, which this
+        register learns again; empty: none."""
+        return sorted(self._rebuild.missing(partition))
+
+    def adopt_unreported(self, partition: PartitionId) -> UnreportedAdoption:
+        """Go on without them, by order of an operator who knows that they are lost for good."""
+        return adopt_unreported(self.state, self._rebuild, partition)
+
+    def adopted(self, adoption: UnreportedAdoption) -> None:
+        """The entries of *adoption* are in the journal and applied."""
+        self._rebuild = adoption.rebuild
 
     def admitted(self, admission: Admission) -> None:
         """The entries of *admission*, the answer to the last question, are in the journal and

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import attrs
 
-from octopi.coordination.admission import Admission
+from octopi.coordination.admission import Admission, UnreportedAdoption
 from octopi.coordination.election import LogLoss
 from octopi.coordination.journal_entries import (
     Entry,
@@ -147,6 +147,7 @@ class RelaySetDecision:
 
 Decision = (
     Admission
+    | UnreportedAdoption
     | ClusterDecision
     | EpochDecision
     | LeaderDecision

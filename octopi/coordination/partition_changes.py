@@ -40,10 +40,26 @@ def of_partition(change: PartitionChange) -> Change:
     """*change* as a change of the agreed value."""
 
     def changed(value: AgreedValue) -> AgreedValue | NoChange:
-        made = change(decode_partition(value.content))
+        before = decode_partition(value.content)
+        made = change(before)
+        if (
+            isinstance(made, AgreedPartition)
+            and before.is_closed
+            and not _fits_closed(before, made)
+        ):
+            return NoChange("the cluster is being handed over to registers")
         return made if isinstance(made, NoChange) else value.with_content(encode_partition(made))
 
     return changed
+
+
+def _fits_closed(closed: AgreedPartition, made: AgreedPartition) -> bool:
+    """Whether a partition that is closed may change so: it is opened again, or a broker checks in
+    that has all it had."""
+    if not made.is_closed:
+        return attrs.evolve(made, is_closed=True) == closed
+    same = attrs.evolve(closed, incarnations=made.incarnations, announced=made.announced)
+    return made == same and made.announced == made.record.epoch
 
 
 def alter_in_sync(request: AlterInSync) -> PartitionChange:
@@ -225,5 +241,59 @@ def host(min_insync: int) -> PartitionChange:
         if agreed.min_insync == min_insync:
             return NoChange("it is the same")
         return attrs.evolve(agreed, min_insync=min_insync)
+
+    return change
+
+
+# --- handing the cluster over to registers (`octopi.ring.ending`) ------------------------------
+
+
+def rest(attempt: int, epoch: Epoch) -> PartitionChange:
+    """The leader of *epoch* has finished all that it had begun about topics, and begins nothing
+    more in that *attempt*.
+
+    It applies only while that leader's epoch is the newest one: a later leader may have begun
+    something.  Leaders after this change see it in the value by which they lead.
+    """
+
+    def change(agreed: AgreedPartition) -> AgreedPartition | NoChange:
+        if agreed.ending >= attempt:
+            return NoChange(f"it rests in attempt {agreed.ending}")
+        if (agreed.record.epoch, agreed.announced) != (epoch, epoch):
+            return NoChange(
+                f"the epoch is {agreed.record.epoch}, and {agreed.announced} is announced"
+            )
+        return attrs.evolve(agreed, ending=attempt, is_closed=False)
+
+    return change
+
+
+def close(attempt: int, brokers: Collection[BrokerId]) -> PartitionChange:
+    """Nothing more is decided about the partition, unless that *attempt* is given up.
+
+    It applies only while all replicas are in sync, and on *brokers*: so all of them have what was
+    decided about topics, and are awaited before anybody else decides.
+    """
+
+    def change(agreed: AgreedPartition) -> AgreedPartition | NoChange:
+        record = agreed.record
+        if not set(record.replicas) <= set(brokers):
+            return NoChange("a broker that is not awaited has a replica")
+        if agreed.ending != attempt or agreed.is_closed:
+            return NoChange("it does not rest in this attempt, or is closed")
+        if set(record.in_sync) != set(record.replicas) or agreed.announced != record.epoch:
+            return NoChange("not all replicas are in sync, or an election is held")
+        return attrs.evolve(agreed, is_closed=True)
+
+    return change
+
+
+def reopen(attempt: int) -> PartitionChange:
+    """Attempts up to *attempt* were given up."""
+
+    def change(agreed: AgreedPartition) -> AgreedPartition | NoChange:
+        if not agreed.is_closed or agreed.ending > attempt:
+            return NoChange("it is not closed in such an attempt")
+        return attrs.evolve(agreed, is_closed=False)
 
     return change

@@ -13,7 +13,7 @@ because those numbers are spent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 import attrs
 
@@ -85,12 +85,17 @@ class Rebuild:
             if one.promised > self._promised.get(one.partition, 0):
                 self._promised[one.partition] = one.promised
 
-    def settle(self, known: Mapping[PartitionId, PartitionRecord]) -> list[Adoption]:
+    def settle(
+        self,
+        known: Mapping[PartitionId, PartitionRecord],
+        accepted: Container[PartitionId] = (),
+    ) -> list[Adoption]:
         """Remove and return the partitions whose newest record is certain now and newer than the
-        *known* one."""
+        *known* one, or that are *accepted*: an operator says that brokers which have not reported
+        are lost for good."""
         adoptions: list[Adoption] = []
         for partition, record in sorted(self.newest.items()):
-            if not newest_set(record) <= self._standings.keys():
+            if partition not in accepted and not newest_set(record) <= self._standings.keys():
                 continue
             del self.newest[partition]
             mine = known.get(partition)

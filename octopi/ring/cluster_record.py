@@ -40,6 +40,7 @@ from octopi.limits import (
     HOST_LABEL_BYTES_MAX,
     RING_BITS,
 )
+from octopi.ring.ending import Ending, EndingStage, ending_of
 from octopi.ring.groups import replica_group
 from octopi.ring.points import RING_SIZE
 from octopi.wire.agreement import AcceptorId
@@ -102,6 +103,8 @@ class ClusterRecord:
     taken_over: int = 0
     """How many partitions, from 0, the cluster had when a register handed it over; 0: it never had
     a register."""
+    ending: Ending | None = None
+    """How far it is that registers are to decide from now on; None: nobody has ordered that."""
 
     def partition_count(self, kind: PartitionKind) -> int:
         """The number of partitions of *kind*."""
@@ -179,6 +182,33 @@ class ClusterRecord:
         gone = tuple(sorted({*self.gone, broker}))
         return attrs.evolve(self.undrained(broker).staying(broker), gone=gone)
 
+    # --- handing over to registers ---------------------------------------------------------
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether nothing but `ending` may change."""
+        return self.ending is not None and self.ending.stage is not EndingStage.GIVEN_UP
+
+    def with_ending(self, registers: Iterable[str], brokers: Iterable[BrokerId]) -> ClusterRecord:
+        """The record after it was ordered that *brokers*, which are all, hand over to
+        *registers*."""
+        if self.is_frozen:
+            return self
+        attempt = 1 if self.ending is None else self.ending.attempt + 1
+        return attrs.evolve(self, ending=Ending(attempt, tuple(registers), tuple(sorted(brokers))))
+
+    def with_statement(self, broker: BrokerId, attempt: int, stage: EndingStage) -> ClusterRecord:
+        """The record after *broker* has stated what *stage* of that *attempt* asks for."""
+        if self.ending is None:
+            return self
+        return attrs.evolve(self, ending=self.ending.after(broker, attempt, stage))
+
+    def without_ending(self, attempt: int) -> ClusterRecord:
+        """The record after that *attempt* was given up, unless it is over."""
+        if self.ending is None:
+            return self
+        return attrs.evolve(self, ending=self.ending.given_up(attempt))
+
     def fault(self) -> str:
         """Why no cluster has this record; empty if one can."""
         if why := id_fault(self.cluster):
@@ -207,6 +237,8 @@ class ClusterRecord:
             return f"it gives ids up to {BROKER_ID_MAX}, among them those that it names"
         if not 0 <= self.taken_over <= ends[PartitionKind.LOG]:
             return "no more partitions were taken over than there are"
+        if self.ending is not None and (why := self.ending.fault()):
+            return why
         size = len(encode_cluster(self))
         if size > AGREED_BYTES_MAX:
             return f"it has at most {AGREED_BYTES_MAX} bytes, not {size}"
@@ -254,6 +286,7 @@ def _node_fault(node: RingNode) -> str:
 def encode_cluster(record: ClusterRecord) -> bytes:
     """The bytes of *record*."""
     taken_over = {"taken_over": record.taken_over} if record.taken_over else {}
+    ending = {} if record.ending is None else {"ending": record.ending.fields}
     return cbor2.dumps(
         {
             "cluster": record.cluster,
@@ -273,6 +306,7 @@ def encode_cluster(record: ClusterRecord) -> bytes:
             "leaving": list(record.leaving),
             "gone": list(record.gone),
             **taken_over,
+            **ending,
         }
     )
 
@@ -297,7 +331,7 @@ def decode_cluster(data: bytes) -> ClusterRecord:
             "leaving": [*leaving],
             "gone": [*gone],
             **others,
-        } if others.keys() <= {"taken_over"}:
+        } if others.keys() <= {"taken_over", "ending"}:
             record = ClusterRecord(
                 ClusterId(cluster),
                 homes,
@@ -307,6 +341,7 @@ def decode_cluster(data: bytes) -> ClusterRecord:
                 tuple(_ids(leaving)),
                 tuple(_ids(gone)),
                 _number(others.get("taken_over", 0)),
+                ending_of(others["ending"]) if "ending" in others else None,
             )
             if why := record.fault():
                 raise ValueError(why)

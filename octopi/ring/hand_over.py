@@ -141,6 +141,20 @@ class HandOver:
         return HomeTopic(unsealed, TopicState.READY, self._state.owner(topic.topic))
 
 
+def first_known(
+    instance: InstanceId, record: ClusterRecord | None, hand_over: HandOver | None
+) -> AgreedValue | None:
+    """The first value of *instance*; None: it is accepted like any other one
+    (`octopi.agreement.founding`), or not known yet, and then the acceptor is asked nothing.
+    *hand_over*: what a register handed over."""
+    if hand_over is not None and (told := hand_over.first(instance)) is not None:
+        return told
+    partition = partition_of(instance)
+    if record is None or partition is None:
+        return None
+    return first_partition_value(record, partition)
+
+
 def _incarnations(
     state: ClusterState, brokers: Iterable[BrokerId]
 ) -> Iterator[RegisteredIncarnation]:

@@ -80,6 +80,7 @@ from octopi.ring.partition_requests import (
     AskedChange,
     CheckIn,
     ElectionDecision,
+    EndingStep,
     LeastInSync,
     OtherAcceptors,
     ReadValue,
@@ -242,6 +243,10 @@ class RingPartition:
             return []
         return self._change(LeastInSync(), host(min_insync), now)
 
+    def end(self, step: EndingStep, now: float) -> list[DecidedEffect]:
+        """Take a step in handing the cluster over to registers."""
+        return [] if step in self._asked.values() else self._change(step, step.change, now)
+
     def read(self, now: float) -> list[DecidedEffect]:
         """Find out the newest value."""
         return [] if ReadValue() in self._asked.values() else self._ask(ReadValue(), confirm, now)
@@ -390,8 +395,9 @@ class RingPartition:
                     return [InstallDecision(record)]
                 return [AnswerLeader(InSyncAltered(asked, False, record))]
             case CheckIn(), ChangeNotMade(why, value):
-                known = decode_partition(value.content).incarnation(self.me.broker)
-                if known != self.me:
+                agreed = decode_partition(value.content)
+                known = agreed.incarnation(self.me.broker)
+                if known != self.me and not agreed.is_closed:
                     self._is_refused = True
                     return [ReplicaRefused(why)]
             case Announcement(election), ChangeMade(value) | ChangeNotMade(_, value):
@@ -432,6 +438,7 @@ class RingPartition:
     def _is_my_turn(self, now: float, seen: SeenBrokers) -> bool:
         """Whether this broker is to hold an election now."""
         is_mine = self._turns.is_mine(self.agreed, self.brokers, now, seen)
+        is_mine = is_mine and not self.agreed.is_closed
         return is_mine and (self.is_registered or self._is_witness)
 
     def _begin(self, election: OwnElection, now: float) -> list[DecidedEffect]:

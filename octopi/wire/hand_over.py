@@ -8,16 +8,18 @@ from typing import Annotated
 import attrs
 
 from octopi.field_bounds import AtMost, MayBeMissing
-from octopi.identifiers import DirectoryId
+from octopi.identifiers import BrokerId, DirectoryId
 from octopi.limits import (
     ASK_TIMEOUT_S,
+    BOOK_COUNT,
     GROWTH_MEMBERS_MAX,
     NONCE_BYTES_MAX,
+    REGISTERS_MAX,
     REPLICATED_ENTRY_BYTES_MAX,
     REPLICATED_PAGE_ENTRIES,
 )
 from octopi.model import CountedOrNone, Id, Verb
-from octopi.wire.common import NodeAddress, OptionalId
+from octopi.wire.common import NodeAddress, OptionalId, Text
 from octopi.wire.declarations import (
     CLIENT_TO_DECIDER,
     DECIDER_TO_MEMBER,
@@ -57,6 +59,39 @@ class ClusterHandedOver:
     request: int
     brokers: Annotated[list[NodeAddress], AtMost(GROWTH_MEMBERS_MAX)]
     """The addresses of all brokers; at least one."""
+
+
+@request(
+    "hand_over_to_registers",
+    CLIENT_TO_DECIDER,
+    needs=on_the_cluster(Verb.ADMIN),
+    asked_s=ASK_TIMEOUT_S,
+    since=2,
+)
+@attrs.frozen
+class HandOverToRegisters:
+    """Have registers decide from now on, in a cluster that has none.  If that is ordered already,
+    or done, nothing changes.  Answer: `RegistersProgress`, at once."""
+
+    request: int
+    registers: Annotated[list[NodeAddress], AtMost(REGISTERS_MAX)]
+    """The addresses of the register, or of all of them, which have empty journals."""
+    dry_run: bool
+    """Only say whether it is possible."""
+
+
+@answer("registers_progress", TO_CLIENT, since=2)
+@attrs.frozen
+class RegistersProgress:
+    """Answer to `HandOverToRegisters`: how far it is."""
+
+    request: int
+    stage: Text
+    """See `octopi.ring.ending`; empty: it is not ordered."""
+    brokers: Annotated[list[BrokerId], AtMost(BOOK_COUNT)]
+    """All brokers that hand over, as far as the node knows them that answers."""
+    waits_for: Annotated[list[BrokerId], AtMost(BOOK_COUNT)]
+    """Those of them that are awaited."""
 
 
 @notice("ring_ready", MEMBER_TO_DECIDER, needs=on_the_cluster(Verb.REPLICATE), since=2)

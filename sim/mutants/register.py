@@ -75,7 +75,7 @@ MUTANTS: Final = (
         "rebuilt-from-the-first-report",
         _REBUILD,
         """
--            if not newest_set(record) <= self._standings.keys():
+-            if partition not in accepted and not newest_set(record) <= self._standings.keys():
 -                continue
 """,
         "a register that has lost its journal decides from the report of the first broker alone",

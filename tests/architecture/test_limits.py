@@ -80,6 +80,7 @@ BOUNDS_NOBODY_ELSE = {
         "DELIVERY_TIMEOUT_S",
         "DRAIN_TIMEOUT_S",
         "ELECTION_WAIT_S",
+        "ENDING_PATIENCE_S",
         "ENTRANCE_SILENCE_S",
         "FENCE_S",
         "FINISH_S",

@@ -59,6 +59,25 @@ def test_a_record_is_adopted_when_all_its_in_sync_members_have_reported() -> Non
     assert register.known == NEW
 
 
+def test_an_operator_has_a_record_adopted_though_a_broker_is_lost_that_has_not_reported() -> None:
+    register = Register()
+    register.join(3, OLD, promised=7)
+    register.join(2, OLD)
+    controller, partition = register.controller, PartitionId(0)
+    assert controller.missing_reports(partition) == [1]
+    assert controller.missing_reports(PartitionId(1)) == []
+    adoption = controller.adopt_unreported(partition)
+    assert controller.missing_reports(partition) == [1], "nothing changes before it is journaled"
+    register.persist(adoption)
+    controller.adopted(adoption)
+    assert register.known == OLD
+    assert controller.missing_reports(partition) == []
+    assert controller.state.announced_epoch(partition) >= 7
+    assert controller.elections.begin(partition).epoch > 7
+    register.join(1, OLD)  # it was not lost after all
+    assert register.known == OLD
+
+
 def test_a_record_is_known_when_its_in_sync_replicas_have_reported() -> None:
     register = Register()
     register.join(1, NEW)

@@ -153,7 +153,7 @@ class ChangingCluster:
                     assert (chosen is None) == (decided is None)
                     if chosen is not None and decided is not None:
                         taken = decode_partition(chosen.value.content).record
-                        assert _content(taken) == _content(decided)
+                        assert record_content(taken) == record_content(decided)
 
     def known_records(self) -> Iterator[PartitionRecord]:
         """What brokers know to be decided now, whoever decided it."""
@@ -180,7 +180,7 @@ class OneDecider:
         for record in self.changing.known_records():
             key = (record.partition, record.epoch, record.version)
             before = self.seen.setdefault(key, record)
-            assert _content(before) == _content(record), (before, record)
+            assert record_content(before) == record_content(record), (before, record)
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
@@ -189,7 +189,7 @@ class OneDecider:
             await self.changing.cluster.sleep(0.02)
 
 
-def _content(record: PartitionRecord) -> tuple[object, ...]:
+def record_content(record: PartitionRecord) -> tuple[object, ...]:
     return (
         record.leader,
         record.leader_incarnation,

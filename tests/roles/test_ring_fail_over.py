@@ -32,6 +32,9 @@ class Load:
     sent_count: int = 0
     acknowledged: list[bytes] = attrs.field(factory=list)
     stops: bool = False
+    longest_pause_s: float = 0.0
+    """The longest time without an acknowledged message."""
+    _last_at: float = 0.0
 
     def has(self, count: int) -> bool:
         """Whether so many are acknowledged."""
@@ -48,6 +51,10 @@ class Load:
 
     async def _await(self, receipt: octopi.PendingReceipt, value: bytes) -> None:
         await receipt
+        now = trio.current_time()
+        if self.acknowledged:
+            self.longest_pause_s = max(self.longest_pause_s, now - self._last_at)
+        self._last_at = now
         self.acknowledged.append(value)
 
 

@@ -91,6 +91,26 @@ async def test_a_deleted_topic_is_gone_everywhere_and_its_name_is_free(cluster: 
 
 
 @simulated(brokers=1, oracle=False)
+async def test_a_topic_is_deleted_by_its_id_whichever_home_keeps_it(cluster: Cluster) -> None:
+    async with clients(cluster) as (ring, one, other):
+        names = [f"topic-{number}" for number in range(6)]
+        for name in names:
+            await one.create_topic(name)
+        ids = {info.topic: info.topic_id for info in await one.topics()}
+        for name in names[1:]:
+            await other.admin.delete_topic_by_id(ids[name])
+        assert [info.topic for info in await one.topics()] == names[:1]
+        await cluster.eventually(
+            lambda: not any(holders(ring, name) for name in names[1:]), "their logs are gone"
+        )
+        with pytest.raises(UnknownTopicError, match="no topic with id 0123456789abcdef"):
+            await other.admin.delete_topic_by_id("0123456789abcdef")
+        cluster.kill("a")
+        await other.admin.delete_topic_by_id(ids[names[0]])  # others lead its homes in a moment
+        assert await other.topics() == []
+
+
+@simulated(brokers=1, oracle=False)
 async def test_topics_of_all_homes_are_listed_in_the_order_of_their_names(
     cluster: Cluster,
 ) -> None:

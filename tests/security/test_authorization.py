@@ -30,6 +30,7 @@ NEEDED: dict[type, Verb | None] = {
     m.MoveReplica: Verb.ADMIN,
     m.SetRelays: Verb.ADMIN,
     m.HandOverToRing: Verb.ADMIN,
+    m.HandOverToRegisters: Verb.ADMIN,
     m.RecoverPartition: Verb.ADMIN,
     m.RemoveBroker: Verb.ADMIN,
     m.Inventory: Verb.REPLICATE,

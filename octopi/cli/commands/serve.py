@@ -252,17 +252,24 @@ def _without_register(
         name, useless = "broker with --relay-peers", _NOT_OF_RELAYS
     else:
         name, useless = "broker with --join", _NOT_OF_RING
-    counts = {key: formed.pop(key) for key in ("partitions", "replicas")}
+    of_cluster = {key: formed.pop(key) for key in ("partitions", "replicas")}
     _refuse(name, {**formed, **{key: flags[key] for key in useless}})
-    new = configuration.section(RegisterSettings, **counts)
+    new = configuration.section(RegisterSettings, **of_cluster)
     _need_secret(common)
 
     async def node(stop: trio.Event) -> None:
+        begin: Callable[[Callable[[str], None]], Awaitable[None]]
         if settings.relay_peers:
-            from octopi.cli.relay_nodes import run_relay_node as run
+            from octopi.cli.relay_nodes import run_relay_node
+
+            begin = partial(run_relay_node, settings, new.partitions, new.replicas, common, stop)
         else:
-            from octopi.cli.ring_nodes import run_ring_node as run
-        begin = partial(run, settings, new.partitions, new.replicas, common, stop)
+            from octopi.cli.changing_nodes import run_changing_node
+
+            counts = new.partitions, new.replicas
+            begin = partial(
+                run_changing_node, settings, common, stop, has_register=False, counts=counts
+            )
         await _managed("broker", begin, stop)
 
     return node

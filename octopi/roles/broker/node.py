@@ -24,6 +24,7 @@ from octopi.limits import (
 from octopi.logger import get_logger
 from octopi.roles.broker.client_parts import ClientParts, ServiceMaker, begin_client_parts
 from octopi.roles.broker.controller_link import MemberLink
+from octopi.roles.broker.ended_ring import EndedRingSession, load_ended_ring
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_connection import FollowerConnection
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
@@ -50,7 +51,7 @@ from octopi.transport.server_statistics import ServerStatistics
 from octopi.transport.services import ServiceSession
 from octopi.transport.sessions import Session
 from octopi.wire import messages as m
-from octopi.wire.endpoints import CLIENT, FOLLOW, PEER, RELAY, Endpoint
+from octopi.wire.endpoints import CLIENT, FOLLOW, PEER, RELAY, RING, Endpoint
 
 if TYPE_CHECKING:
     from octopi.roles.broker.hand_over_question import HandOverQuestion
@@ -121,6 +122,8 @@ class BrokerNode:
     """When it began to serve, by its clock."""
     question: HandOverQuestion | None = None
     """Whether it goes on without a register; None: it is not prepared for that, and never was."""
+    ended: m.ValueChosen | None = None
+    """The last record of the cluster from when it had no register; None: it always had one."""
     link: MemberLink | None = None
     """The link to the register; None until it exists."""
 
@@ -160,7 +163,8 @@ async def run_broker(
     try:
         refuse_without_register(environment, data_directory)
         question: HandOverQuestion | None = None
-        if options.join or has_announcement(disk, data_directory):
+        ended = load_ended_ring(disk, data_directory)
+        if ended is None and (options.join or has_announcement(disk, data_directory)):
             from octopi.roles.broker.hand_over_question import begin_question  # most never need it
 
             question = await begin_question(
@@ -169,6 +173,11 @@ async def run_broker(
                 options.agent,
                 options.credentials,
                 is_prepared=bool(options.join),
+            )
+        if ended is not None and options.join:
+            _log.warning(
+                "this cluster had no register before: it can't be handed over to its brokers "
+                "again, so --join has no effect"
             )
         identity = await begin_incarnation(environment, data_directory, options.broker)
         flusher = Flusher(environment.clock)
@@ -230,6 +239,7 @@ async def run_broker(
                 relays,
                 environment.clock.now(),
                 question,
+                ended,
             )
             if question is not None:
                 question.has_register = node.is_joined
@@ -283,6 +293,7 @@ async def _serve(
                     ),
                     RELAY: lambda connection, tasks: node.relays.session(connection),
                     **_peer_sessions(node),
+                    **_ring_sessions(node),
                 },
                 stop=closing,
                 traffic=node.traffic,
@@ -342,6 +353,15 @@ def _peer_sessions(
             "broker", [HandOverService(connection, tasks, question.state, question.page)]
         )
     }
+
+
+def _ring_sessions(
+    node: BrokerNode,
+) -> dict[Endpoint, Callable[[Connection, trio.Nursery], Session]]:
+    """What a broker answers others that don't know yet that the cluster has a register again."""
+    if (ended := node.ended) is None:
+        return {}
+    return {RING: lambda connection, tasks: EndedRingSession(connection, ended)}
 
 
 async def either_of(one: trio.Event, other: trio.Event) -> None:

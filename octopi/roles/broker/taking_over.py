@@ -13,6 +13,7 @@ from octopi.environment import Disk, Environment
 from octopi.errors import RefusedError, Status, StorageError
 from octopi.identifiers import DirectoryId
 from octopi.limits import ACCEPTOR_SNAPSHOT_ENTRIES
+from octopi.roles.broker.ended_ring import load_ended_ring
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.storage import checkpoint
 from octopi.storage.directories import make_durable_directory
@@ -123,6 +124,8 @@ def refuse_without_register(environment: Environment, data_directory: str) -> No
       RefusedError: WRONG_CLUSTER, if it does.
       StorageError: if the directory can't be read.
     """
+    if load_ended_ring(environment.disk, data_directory) is not None:
+        return  # it has a register again
     for name in (_FILE, "ring"):
         try:
             environment.disk.read_file(f"{data_directory}/{name}")

@@ -121,6 +121,8 @@ class Admissions:
         self._members.joined(member, admission.broker, join.incarnation)
         if admission.learned:
             self._election_driver.wait_for_brokers()
+            if self._controller.has_lost_all_leaders:
+                self._election_driver.waits_for_nobody()
         entries = admission.entries
         learned = [one.record for one in entries if isinstance(one, TopicCreated | TopicAltered)]
         learned = [one for one in learned if not one.is_relay]

@@ -108,6 +108,11 @@ class ElectionDriver:
         self._patient_until = self._clock.now() + RECONNECT_GRACE_S
         self.look()
 
+    def waits_for_nobody(self) -> None:
+        """No leader that is away can come back."""
+        self._patient_until = self._clock.now()
+        self.look()
+
     async def run(self) -> None:
         """Replace leaders that are gone or take no records, until cancelled.  What fails is tried
         again."""

@@ -82,10 +82,10 @@ class Members(Mapping[BrokerId, Member]):
             # If the partition was new to the broker, it could not accept an epoch of it before.
             await self._announcements.tell_again(member, records)
 
-    async def tell_learned(self, topics: list[TopicRecord], reporter: Member) -> None:
+    async def tell_learned(self, topics: list[TopicRecord], reporter: Member | None) -> None:
         """Send *topics* to brokers that joined before the register had learned these topics again:
         they may hold replicas and lack the topics.  The *reporter* of the topics is told by
-        `Admissions.sync`."""
+        `Admissions.sync`; None: nobody has reported them just now."""
         partitions = self._controller.state.partitions
         async with trio.open_nursery() as nursery:
             for broker, member in self._members.items():

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from math import inf
 from typing import Final
 
+import attrs
 import trio
 
 from octopi.agreement.proposals import Change, NoChange, move_acceptors
@@ -226,6 +227,8 @@ def _change_of(change: RecordChange) -> Change:
         record = change(before)
         if record == before:
             return NoChange("it is so already")
+        if before.is_frozen and attrs.evolve(record, ending=before.ending) != before:
+            return NoChange("the brokers are handing their cluster over to a register")
         if why := record.fault():
             return NoChange(why)
         return value.with_content(encode_cluster(record))

@@ -41,8 +41,10 @@ class GroupFollowing:
         while True:
             await self._clock.sleep_until(self._clock.now() + STABILISE_S)
             chord, record = self._known.chord, self._known.record
+            if chord is None or record is None or record.is_frozen:
+                continue
             # In a larger ring each broker knows others of it, and they would disagree.
-            if chord is not None and record is not None and len(chord.book) < BOOK_COUNT:
+            if len(chord.book) < BOOK_COUNT:
                 self._follow(chord, record)
 
     def _follow(self, chord: Chord, record: ClusterRecord) -> None:

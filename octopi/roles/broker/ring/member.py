@@ -31,8 +31,7 @@ from octopi.limits import KNOWN_VALUES_S, STABILISE_S
 from octopi.logger import get_logger
 from octopi.ring.chord import Chord
 from octopi.ring.cluster_record import ClusterRecord
-from octopi.ring.first_partition import first_partition_value, partition_of
-from octopi.ring.hand_over import HandOver
+from octopi.ring.hand_over import HandOver, first_known
 from octopi.ring.lookup import HolderFound
 from octopi.ring.points import choose_point
 from octopi.roles.broker.identity import BrokerIdentity
@@ -51,7 +50,7 @@ from octopi.roles.broker.ring.peers import RingPeers
 from octopi.roles.broker.ring.place import RingPlace
 from octopi.roles.broker.ring.routes import RingRoutes
 from octopi.roles.broker.ring.store import KeptRing, StoredRing
-from octopi.roles.broker.ring.taken_over import take_over
+from octopi.roles.broker.ring.taken_over import refusal_with_register, take_over
 from octopi.roles.noted_events import NotedEvents
 from octopi.wire import messages as m
 
@@ -83,11 +82,13 @@ class RingMember:
         """Why this broker ends, if something is wrong."""
         self.ended = trio.Event()
         """Set when it ends by itself: because of a failure, or because it left for good."""
+        self.has_registers = False
+        """Whether it ends because registers decide from now on, which is stored."""
         self.address = address
         self.events = NotedEvents(environment.clock)
         """What this broker decides and sees."""
         self._environment = environment
-        self._options = options
+        self.options = options
         self._remember = remember
         self._nursery = nursery
         self._kept = KeptRing(environment, options.data_directory)
@@ -189,12 +190,7 @@ class RingMember:
           RefusedError: if the data directory belongs to a cluster with a register.
         """
         if self.identity.register is not None and self._hand_over is None:
-            raise RefusedError(
-                f"{self._options.data_directory} belongs to a broker of a cluster with a register: "
-                "start it with --register and --join, and let the register hand the cluster over "
-                "(`octopi-node cluster to-ring`)",
-                Status.WRONG_CLUSTER,
-            )
+            raise refusal_with_register(self.options.data_directory)
         self._kept.load()
         if self.identity.broker is None and (own := self._forming.own_id) is not None:
             await self._set_identity(attrs.evolve(self.identity, broker=own))
@@ -202,7 +198,7 @@ class RingMember:
             await self._acceptor.open(self.identity.broker)
         if self._hand_over is not None:
             self._takes_over = take_over(
-                self._hand_over, self.identity, self._acceptor, self._kept, self._options
+                self._hand_over, self.identity, self._acceptor, self._kept, self.options
             )
         if self._kept.content.cluster is not None:
             self.keeper.learn(self._kept.content.cluster)
@@ -270,7 +266,7 @@ class RingMember:
             identity.broker,
             acceptor.directory,
             point,
-            self._options.host,
+            self.options.host,
             self.address,
             identity.incarnation,
         )
@@ -279,7 +275,7 @@ class RingMember:
         known = [one for one in self._kept.content.known if one.broker not in gone]
         founded = any(one.identity == me.identity for one in record.growths[0].members)
         begins = founded or self._kept.content.was_member
-        addresses = [*self._options.join, *(one.address for one in record.growths[0].members)]
+        addresses = [*self.options.join, *(one.address for one in record.growths[0].members)]
         self.place.join(me, known, list(dict.fromkeys(addresses)), begins=begins)
         self._note_gone()
 
@@ -297,6 +293,18 @@ class RingMember:
             _log.info("this broker has left the cluster for good: its data is needed no more")
             self.place.leave()
             self._kept.store_then(self.ended.set)  # it will not even ask to be let in again
+
+    def _note_ended(self) -> None:
+        """When registers decide, this broker goes on with them."""
+        ending = None if self.keeper.record is None else self.keeper.record.ending
+        if ending is None or not ending.is_over or self.has_registers:
+            return
+        if not self._kept.content.is_admitted:
+            self.fail(ending.refusal)
+            return
+        self.has_registers = True
+        _log.info("registers decide from now on", registers=list(ending.registers))
+        self._kept.store_then(self.ended.set)
 
     async def _begin_partitions(self) -> RingPartitions:
         """Decide about partitions from now on.
@@ -370,7 +378,7 @@ class RingMember:
     def _introduced(self, message: m.Introduce) -> m.Introduced:
         if self.keeper.record is None:
             self._forming.refuse_other_list(message)
-        own = introduced(message.request, self.address, self._options.host, self._acceptor.identity)
+        own = introduced(message.request, self.address, self.options.host, self._acceptor.identity)
         return attrs.evolve(
             own,
             incarnation=self.identity.incarnation,
@@ -411,6 +419,7 @@ class RingMember:
         """There is a newer record of the cluster."""
         self._is_known.set()
         self._note_gone()
+        self._note_ended()
         if self.partitions is not None and self.keeper.record is not None:
             self.partitions.begin(self.keeper.record)
 
@@ -433,14 +442,7 @@ class RingMember:
             )
 
     def _first(self, instance: InstanceId) -> m.AgreedValue | None:
-        """The first value of *instance*; None: it is accepted like any other one (`Forming`), or
-        not known yet, and then the acceptor is asked nothing."""
-        if self._hand_over is not None and (told := self._hand_over.first(instance)) is not None:
-            return told
-        record, partition = self.keeper.record, partition_of(instance)
-        if record is None or partition is None:
-            return None
-        return first_partition_value(record, partition)
+        return first_known(instance, self.keeper.record, self._hand_over)
 
     def _tell(self, message: m.ValueChosen) -> None:
         """Tell all that are known."""

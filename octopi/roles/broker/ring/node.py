@@ -26,6 +26,7 @@ from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, stor
 from octopi.roles.broker.internal_logs import InternalLogs
 from octopi.roles.broker.peer_connection import AskingClient
 from octopi.roles.broker.replica_manager import ReplicaManager
+from octopi.roles.broker.ring.ending import RingEnding
 from octopi.roles.broker.ring.handing_over import hand_over_all
 from octopi.roles.broker.ring.member import RingMember
 from octopi.roles.broker.ring.options import RingOptions
@@ -73,7 +74,9 @@ async def run_ring_broker(
     show: Callable[[RingBroker], None] = lambda node: None,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run a broker of the ring until *stop* is set; ``started`` gives its url once it is a member.
+    """Run a broker of the ring until *stop* is set, it has left the cluster for good, or registers
+    decide from now on (`octopi.roles.broker.ended_ring`); ``started`` gives its url once it is a
+    member.
 
     Raises:
       InvalidOptionError: if the addresses to join by are none.
@@ -221,6 +224,10 @@ async def _serve(
             environment, nursery, options.agent, options.credentials, lambda *said: None, PEER
         )
         node.decider = begin_deciding(environment, replicas, member(), topic_logs, asks, nursery)
+        partitions = member().partitions
+        assert partitions is not None, "it is in the ring"
+        ending = RingEnding(environment.clock, member().keeper, partitions, node.decider.topics)
+        nursery.start_soon(ending.run)
         task_status.started(address)
 
     nursery.start_soon(live)
@@ -229,6 +236,8 @@ async def _serve(
         waiting.start_soon(_first_of, member().ended, waiting.cancel_scope)
     if (failure := member().failure) is not None:
         problems.append(failure)
+    elif member().has_registers:
+        pass  # nobody decides now who leads instead of this broker
     elif (partitions := member().partitions) is not None:
         replicas.stop()
         await node.parts.prepare_hand_over()

@@ -13,6 +13,7 @@ from octopi.roles.broker.ring.cluster_keeper import ClusterKeeper
 from octopi.roles.broker.ring.partitions import RingPartitions
 from octopi.roles.broker.ring.recovering import recovered
 from octopi.roles.broker.ring.routes import RingRoutes
+from octopi.roles.broker.ring.to_registers import ToRegisters
 from octopi.transport.pending_requests import Numbered
 from octopi.wire import messages as m
 
@@ -27,8 +28,10 @@ class RingOperations:
         partitions: RingPartitions,
         routes: RingRoutes,
         chord: Chord,
+        to_registers: ToRegisters,
     ) -> None:
         """*chord*: this broker, which is a member."""
+        self._to_registers = to_registers
         self._clock = clock
         self._chord = chord
         self._keeper = keeper
@@ -37,7 +40,7 @@ class RingOperations:
 
     async def carry_out(
         self, order: Numbered
-    ) -> m.Done | m.PartitionRecovery | m.ClusterHandedOver:
+    ) -> m.Done | m.PartitionRecovery | m.ClusterHandedOver | m.RegistersProgress:
         """Carry out an order; return the answer.
 
         Raises:
@@ -53,6 +56,8 @@ class RingOperations:
                 return await recovered(order, self._clock, self._partitions, self._routes)
             case m.AddPartitions(count=count):
                 await self._add_partitions(count)
+            case m.HandOverToRegisters():
+                return await self._to_registers.order(order)
             case m.HandOverToRing():  # it is so already
                 return m.ClusterHandedOver(order.request, self._some_addresses())
             case m.MoveReplica():

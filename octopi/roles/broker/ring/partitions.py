@@ -41,6 +41,7 @@ from octopi.ring.partition_effects import (
     ReplicaRefused,
     TellValue,
 )
+from octopi.ring.partition_requests import EndingStep
 from octopi.roles.broker.controller_link import ControllerLink
 from octopi.roles.broker.identity import BrokerIdentity
 from octopi.roles.broker.replica_manager import ReplicaManager
@@ -188,6 +189,22 @@ class RingPartitions(ControllerLink):
         """Have the best replica of those on *live* brokers lead that have said what they have."""
         seen = attrs.evolve(self.pulses.seen(), live=live)
         self._do(machine, machine.accept_loss(self._now, seen))
+
+    def end(self, machine: RingPartition, step: EndingStep) -> None:
+        """Take a step in handing the cluster over to registers."""
+        self._do(machine, machine.end(step, self._now))
+
+    async def has_ended(self, machine: RingPartition, attempt: int) -> bool:
+        """Whether this broker's replica has all that was decided about a partition: it is closed in
+        that *attempt*, its record is stored here, and there are logs of the topics that it has."""
+        agreed, number = machine.agreed, machine.partition
+        if not agreed.is_closed or agreed.ending != attempt:
+            return False
+        replica = self._replicas.replica(number)
+        stored = self._replicas.metadata.partitions.get(number)
+        if replica is None or stored != agreed.record:
+            return False
+        return await self.hosted.is_complete(replica)
 
     def hold(self, machine: RingPartition, goal: ElectionGoal) -> None:
         """Hold an election with that *goal*."""

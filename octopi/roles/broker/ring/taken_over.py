@@ -18,6 +18,16 @@ from octopi.roles.hand_over_pages import hand_over_page
 from octopi.wire import messages as m
 
 
+def refusal_with_register(data_directory: str) -> RefusedError:
+    """Why the broker of *data_directory*, which has a register, can't be in a ring."""
+    return RefusedError(
+        f"{data_directory} belongs to a broker of a cluster with a register: start it with "
+        "--register and --join, and let the register hand the cluster over (`octopi-node cluster "
+        "to-ring`)",
+        Status.WRONG_CLUSTER,
+    )
+
+
 def take_over(
     hand_over: HandOver,
     identity: BrokerIdentity,

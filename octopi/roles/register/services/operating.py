@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from functools import partial
 
+from octopi.coordination.recovery_answers import led_answer
+from octopi.errors import NotReadyError, RefusedError, Status
+from octopi.identifiers import BrokerId
+from octopi.limits import ACCEPTANCES_WAIT_S, RECONNECT_GRACE_S
+from octopi.logger import get_logger
 from octopi.roles.register.operator_recovery import OperatorRecovery
 from octopi.roles.register.services.context import RegisterContext
 from octopi.transport.services import Service
 from octopi.wire import messages as m
 
+_log = get_logger(__name__)
+
 _Order = (
     m.HandOverToRing
+    | m.HandOverToRegisters
     | m.DrainBroker
     | m.AddPartitions
     | m.MoveReplica
@@ -34,6 +42,7 @@ class OperatingService(Service):
                 m.RemoveBroker: self._start,
                 m.SetRelays: self._start,
                 m.HandOverToRing: self._start,
+                m.HandOverToRegisters: self._start,
             }
         )
         self._context = context
@@ -55,6 +64,9 @@ class OperatingService(Service):
             self._connection.post(await self._node.handing_over.order(message))
             return
         self._node.gathering.require_over()
+        if isinstance(message, m.HandOverToRegisters):  # it is so already
+            self._connection.post(self._progress(message))
+            return
         rebalancing = self._node.rebalancing
         match message:
             case m.DrainBroker(broker=broker):
@@ -69,11 +81,60 @@ class OperatingService(Service):
                 await self._node.relay_sets.change(partition, members)
         self._connection.post(m.Done(message.request))
 
+    def _progress(self, message: m.HandOverToRegisters) -> m.RegistersProgress:
+        """Which brokers have come."""
+        controller = self._node.controller
+        if not controller.state.cluster:
+            raise NotReadyError("no broker has joined this register yet")
+        brokers = sorted(controller.state.brokers)
+        away = [one for one in brokers if not controller.is_live(one)]
+        return m.RegistersProgress(message.request, "ended", brokers, away)
+
     async def _recover(self, message: m.RecoverPartition) -> None:
         """What an operator asks about a partition without a leader, or orders."""
         self._node.gathering.require_over()
         node = self._node
+        if missing := node.controller.missing_reports(message.partition):
+            self._connection.post(await self._go_on_without(message, missing))
+            return
         recovery = OperatorRecovery(
             node.controller, node.members, node.election_driver, message.partition
         )
         self._connection.post(await recovery.answer(message))
+
+    async def _go_on_without(
+        self, message: m.RecoverPartition, missing: list[BrokerId]
+    ) -> m.PartitionRecovery:
+        """Go on with a partition that this register learns again, although brokers that could know
+        a newer decision have not come.
+
+        Raises:
+          RefusedError: if that is not ordered.
+          NotReadyError: if no replica leads soon.
+        """
+        node, partition = self._node, message.partition
+        if not message.accept_loss:
+            names = ", ".join(map(str, missing))
+            raise RefusedError(
+                f"this register learns again what was decided about partition {partition}, and "
+                f"waits for broker {names}: start it; if its disk is lost for good, `octopi-node "
+                f"partitions recover {partition} --accept-loss` goes on with what the others know",
+                Status.INVALID_OPTION,
+            )
+        _log.warning("an operator accepts a loss", partition=partition, without=missing)
+        adoption = node.controller.adopt_unreported(partition)
+        node.decisions.persist(adoption)
+        node.controller.adopted(adoption)
+        await node.decisions.durable(adoption)
+        await node.members.tell_learned(adoption.topics, None)
+        state, members = node.controller.state, list(node.members.values())
+        await node.members.tell_partitions([state.partitions[partition]], members)
+        node.election_driver.look()
+        known = state.partitions[partition]
+
+        def is_led() -> bool:
+            record = state.partitions[partition]
+            return record.epoch > known.epoch or node.controller.is_live(record.leader)
+
+        await node.election_driver.until(is_led, RECONNECT_GRACE_S + ACCEPTANCES_WAIT_S, "a leader")
+        return led_answer(message.request, state.partitions[partition])

@@ -18,6 +18,7 @@ from octopi.errors import (
     OctopiError,
     RefusedError,
     Status,
+    UnknownTopicError,
 )
 from octopi.identifiers import BrokerId, PartitionId
 from octopi.ring.homes import merged_page
@@ -29,6 +30,7 @@ from octopi.roles.broker.ring.cluster_events import ClusterEvents, OwnEventsServ
 from octopi.roles.broker.ring.member import RingMember
 from octopi.roles.broker.ring.operating import RingOperations
 from octopi.roles.broker.ring.peers import RingPeers
+from octopi.roles.broker.ring.to_registers import ToRegisters
 from octopi.roles.broker.ring.topics.keeper import HomesTopics, RingTopics
 from octopi.roles.decider_context import DeciderClient, DeciderContext
 from octopi.roles.topic_service import TopicService
@@ -104,6 +106,8 @@ class RingDecider(DeciderAsks):
             case m.DescribeTopic() | m.CreateTopic() | m.AlterTopic() | m.DeleteTopic():
                 home = self.topics.home_of(message.topic)
                 return await self._ask_homes([home], message, client)
+            case m.DeleteTopicById():
+                return await self._delete_by_id(message, client)
             case m.ListTopics():
                 return await self._list(message, client)
             case m.DescribeCluster():
@@ -226,6 +230,33 @@ class RingDecider(DeciderAsks):
 
     # --- all topics ----------------------------------------------------------------------------
 
+    async def _delete_by_id(self, message: m.DeleteTopicById, client: AskingClient) -> bytes:
+        """Delete the topic with an id; any home may keep it, so all are asked.
+
+        Raises:
+          UnknownTopicError: if none of them does.
+          NotReadyError: if one of them can't answer now, and no other one keeps it.
+        """
+        failures: list[OctopiError] = []
+
+        async def one(homes: list[PartitionId]) -> None:
+            try:
+                answer = decode(await self._ask_homes(homes, message, client), _DONE)
+                if isinstance(answer, m.Failure):
+                    raise refusal(answer)
+            except OctopiError as error:
+                failures.append(error)
+
+        leaders = list(self.topics.homes_by_leader().values())
+        async with trio.open_nursery() as nursery:
+            for homes in leaders:
+                nursery.start_soon(one, homes)
+        if len(failures) == len(leaders):
+            raise next(
+                (one for one in failures if not isinstance(one, UnknownTopicError)), failures[0]
+            )
+        return encode(m.Done(message.request))
+
     async def _list(self, message: m.ListTopics, client: AskingClient) -> bytes:
         """A page of the topics of all homes, in the order of their names."""
         pages = await self._pages(message, client)
@@ -311,7 +342,12 @@ def begin_deciding(
     clock = environment.clock
     assert member.chord is not None, "likewise"
     operations = RingOperations(
-        clock, member.keeper, member.partitions, member.routes, member.chord
+        clock,
+        member.keeper,
+        member.partitions,
+        member.routes,
+        member.chord,
+        ToRegisters(environment, member.options, member.keeper, member.partitions, member.chord),
     )
     events = ClusterEvents(
         clock, member.events, member.identity.nonce, peers, partial(_others_of, member)

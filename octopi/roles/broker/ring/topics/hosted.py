@@ -83,6 +83,33 @@ class HostedTopics:
         own = replica.logs.get(TopicId(TOPICS_LOG))
         return read is None or read.log is not own or read.done < led.started_at
 
+    async def is_complete(self, replica: ReplicaDriver) -> bool:
+        """Whether all entries of the log are committed, and there are logs here of the topics that
+        it names, and of no other ones.
+
+        Logs of other topics are removed: if a snapshot has left out that a topic was deleted, this
+        replica was never told.
+        """
+        partition, log = replica.partition, replica.logs.get(TopicId(TOPICS_LOG))
+        read = self._read.get(partition)
+        if log is None or read is None or read.log is not log:
+            return False
+        if not log.highwater == log.end == read.done:
+            return False
+        if spare := [one for one in self._topics_here(partition) if one not in read.content.hosted]:
+            try:
+                await self._remove(spare)
+            except StorageError as error:
+                sparing = _log.sparing(self._environment.clock)
+                sparing.error("logs of deleted topics stay", partition=partition, why=str(error))
+                return False
+        return self._topics_here(partition) == read.content.hosted.keys()
+
+    def _topics_here(self, partition: PartitionId) -> set[TopicId]:
+        """The topics of which there are logs here in *partition*."""
+        logs = [one for one in self._replicas.store if one.partition == partition]
+        return {one.topic_id for one in logs if not is_internal(one.topic_id)}
+
     async def carried_out(self, partition: PartitionId) -> None:
         """Wait until this broker has carried out what is committed in *partition* now.
 
@@ -182,9 +209,7 @@ class HostedTopics:
         may_lack = self.awaits_topics(partition)
         if led is not None and read.done < led.started_at <= read.end and not may_lack:
             # Entries that say so may have been left out by a snapshot.
-            logs = [one for one in self._replicas.store if one.partition == partition]
-            spare = (one.topic_id for one in logs if not is_internal(one.topic_id))
-            gone += [one for one in spare if one not in hosted]
+            gone += [one for one in self._topics_here(partition) if one not in hosted]
         await self._remove(gone)
         topics = [hosted[one] for one in read.touched if one in hosted]
         _check(await self._replicas.host_topics(topics, partition))

@@ -19,7 +19,7 @@ from octopi.errors import (
     Status,
     UnknownTopicError,
 )
-from octopi.identifiers import BrokerId, PartitionId, TopicName, topic_name
+from octopi.identifiers import BrokerId, Epoch, PartitionId, TopicName, topic_name
 from octopi.limits import REPLICA_TICK_S, TOPIC_ORDER_S
 from octopi.model import StreamDefinition, TopicOptions, TopicRecord
 from octopi.ring.cluster_record import PartitionKind
@@ -178,6 +178,24 @@ class RingTopics(TopicCluster):
                 "joined after a register had handed them over"
             )
         return hand_over.topic_entries(partition)
+
+    def require_open(self, partition: PartitionId) -> None:
+        record, machine = self._known.record, self._partitions.partition(partition)
+        ending = None if record is None else record.ending
+        # The value by which this broker leads may say more than the record that it knows.
+        rests_in = 0 if machine is None else machine.agreed.ending
+        is_newer = rests_in > (0 if ending is None else ending.attempt)
+        if is_newer or (ending is not None and (ending.is_under_way or ending.is_over)):
+            raise NotReadyError(
+                "the brokers are handing their cluster over to a register: topics can be created, "
+                "altered and deleted again in a moment"
+            )
+
+    def is_at_rest(self, partition: PartitionId) -> Epoch | None:
+        """The epoch in which this broker leads *partition* and has finished all that was begun
+        about topics; None: it doesn't, or hasn't."""
+        found = self._led.get(partition)
+        return found.leadership.epoch if found is not None and found.is_at_rest else None
 
     def new_id(self) -> str:
         return self._environment.randomness.token_bytes(8).hex()

@@ -132,6 +132,13 @@ class LedTopics:
         return self._content is not None and not self.is_over
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is being done, or is still to be done, about its topics."""
+        if not self.is_ready or self._locks:
+            return False
+        return all(one.state is TopicState.READY for one in self.topics.values())
+
+    @property
     def content(self) -> TopicsOfPartition:
         """What is decided.
 
@@ -187,6 +194,7 @@ class LedTopics:
 
         async def work() -> TopicRecord:
             async with self._lock(name):
+                self._cluster.require_open(self.partition)
                 self._require_room(name, creator)
                 circle = HashCircle(self._cluster.partition_count)
                 chosen = chosen_partitions(
@@ -238,6 +246,7 @@ class LedTopics:
 
         async def work() -> TopicRecord:
             async with self._lock(name):
+                self._cluster.require_open(self.partition)
                 topic = self._require(name)
                 record = topic.topic
                 changes = {one: getattr(options, one) for one in names}
@@ -276,6 +285,7 @@ class LedTopics:
 
         async def work() -> None:
             async with self._lock(name):
+                self._cluster.require_open(self.partition)
                 topic = self._require(name)
                 await self._set(attrs.evolve(topic, state=TopicState.DELETING))
                 _log.info("topic deleted", topic=name)

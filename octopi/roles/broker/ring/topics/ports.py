@@ -55,6 +55,13 @@ class TopicCluster(Protocol):
           NotReadyError: if that is not known here.
         """
 
+    def require_open(self, partition: PartitionId) -> None:
+        """Refuse requests about topics while the cluster is handed over to registers.
+
+        Raises:
+          NotReadyError: if it is.
+        """
+
     def new_id(self) -> str:
         """The id of a new topic."""
 
