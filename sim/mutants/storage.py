@@ -270,7 +270,7 @@ MUTANTS: Final = (
         """
 -            elif head.maybe_stored or head.sent_at is not None:
 +            elif False:
-                 self._settle(head, OutcomeUnknownError(self._late()))
+                 self._settle(head, self._late(OutcomeUnknownError))
 """,
         "a message that timed out is reported as not stored although it may be",
         HISTORY,

@@ -103,7 +103,6 @@ class ReplicaManager(Decisions):
         self.preparation = HandOverPreparation(environment)
         """Prepares hand-overs of the partitions that this broker leads."""
         self.sealing: Sealing | None = None
-        """Seals logs that this broker leads; None: it has not begun."""
         self.status = BrokerHealth(environment, data_directory)
         self._installation = TopicInstallation(environment, self.store, self._replicas, self.status)
         self._streams = ReplicaStreams(
