@@ -324,6 +324,27 @@ async def test_a_broker_that_lost_its_disk_at_the_border_is_given_up_by_an_opera
         assert len(await stored(one.client, "orders")) == one.load.sent_count
         assert [info.topic for info in await one.client.topics()] == ["orders"]
 
+        # The register never heard of the broker that is lost, and says so.
+        place = await in_sync_at_last(cluster, one.client, [1, 2])
+        cluster.kill("a")
+        place = await in_sync_at_last(cluster, one.client, [2])
+        cluster.kill("b")
+        cluster.restart("a")
+        await cluster.sleep(5.0)
+        told = await admin.recover_partition(place.partition)
+        assert told.leader is None
+        assert {one.broker: one.live for one in told.replicas} == {1: True, 2: False, 3: False}
+
+
+async def in_sync_at_last(cluster: Cluster, client: Client, in_sync: list[int]) -> m.PartitionInfo:
+    """Wait until these are in sync for the messages."""
+    with trio.fail_after(60):
+        while True:
+            place = (await client.describe_topic("orders")).partitions[0]
+            if place.in_sync == in_sync:
+                return place
+            await cluster.sleep(0.1)
+
 
 @simulated(brokers=1, oracle=False)
 async def test_an_attempt_is_given_up_when_a_broker_is_lost_and_the_ring_goes_on(

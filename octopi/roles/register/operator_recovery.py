@@ -227,13 +227,14 @@ class OperatorRecovery:
 
     def _holding(self, broker: BrokerId) -> m.ReplicaHolding:
         machine, controller, record = self._machine, self._controller, self._record
+        known = controller.state.brokers.get(broker)  # none, if it has not joined this register
         return holding(
             broker,
             machine.changes[self._partition],
             machine.log_ids(self._partition),
             is_live=controller.is_live(broker),
             was_in_sync=broker in newest_set(record) | set(record.lost),
-            has_its_disk=not controller.state.brokers[broker].replaced,
+            has_its_disk=known is None or not known.replaced,
         )
 
 
