@@ -44,12 +44,12 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg,misc,unused-igno
 
 def compiled(source: Path, module: Path, extra_options: tuple[str, ...] = ()) -> str:
     """Compile *source* to *module*.  Returns why that wasn't possible; empty if it was."""
-    headers = sysconfig.get_path("include")
-    if not Path(headers, "Python.h").exists():
-        return f"the headers of Python are missing: there is no {headers}/Python.h"
     linker = link_command()
     if linker is None:
         return "there is no C compiler"
+    headers = sysconfig.get_path("include")
+    if not Path(headers, "Python.h").exists():
+        return f"the headers of Python are missing: there is no {headers}/Python.h"
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
     made = module.with_name(f"{module.name}.{os.getpid()}")
     options = ["-std=c11", "-O2", "-fPIC", "-fvisibility=hidden", *extra_options, f"-I{headers}"]

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,26 @@ def node_command() -> list[str]:
             ]
             if subprocess.run(probe, capture_output=True, check=False).returncode == 0:
                 return [installed, "--no-warnings", *options]
-    spec = importlib.util.find_spec("playwright")
-    if spec is not None and spec.origin is not None:
-        return [str(Path(spec.origin).parent / "driver/node")]
+    own = playwright_node()
+    if own is not None:
+        return [own]
     _missing("Node 20 or newer (Debian: apt-get install nodejs), or playwright, which brings it")
     raise AssertionError
+
+
+@cache
+def playwright_node() -> str | None:
+    """The path of the Node that playwright brings, and which drives browsers; None: there is no
+    playwright."""
+    spec = importlib.util.find_spec("playwright")
+    if spec is None or spec.origin is None:
+        return None
+    path = str(Path(spec.origin).parent / "driver/node")
+    probe = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    if probe.returncode:
+        why = probe.stderr.strip().rpartition("\n")[2]
+        _missing(f"what the Node of playwright needs: {why} (Debian: apt-get install libatomic1)")
+    return path
 
 
 def chromium() -> str:
@@ -53,7 +69,7 @@ def chromium() -> str:
     if path is None:
         _missing("Chromium (Debian: apt-get install chromium)")
         raise AssertionError
-    if importlib.util.find_spec("playwright") is None:
+    if playwright_node() is None:
         _missing("playwright (requirements/browser.txt; `make test` installs it)")
     return path
 
