@@ -13,12 +13,11 @@ MUTANTS: Final = (
         "damage-taken-for-a-torn-tail",
         "octopi.storage.recovery",
         """
--            if self.why and segment.end < self._floor:
-+            if False:
+-    if end < floor:
++    if False:
 """,
-        "records that had been flushed and are damaged now are cut off, and the replica counts as "
-        "intact",
-        "committed-cut",
+        "records that had been flushed are missing now, and the replica counts as intact",
+        "incomplete-leader",
         ("shorter", "damaged_comes_first"),
     ),
     Mutant(
