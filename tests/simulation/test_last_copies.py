@@ -95,7 +95,7 @@ def test_a_partition_that_lost_every_disk_begins_again_empty_by_order_and_reader
     assert verdict.violation is None, verdict.details
     assert not verdict.counts.get("fault skipped")
     orders = [event.facts for event in verdict.events if event.what == ORDERED]
-    assert [(one["partition"], one["empty_on"]) for one in orders] == [(0, 11)]
+    assert [(one["partition"], one["empty_on"]) for one in orders] == [(0, 101)]
     [lost] = [event.facts for event in verdict.events if event.what == LOST]
     assert lost["end"] == 0
     assert verdict.counts["LossTold"] == 1
