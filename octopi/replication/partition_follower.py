@@ -6,6 +6,7 @@ session; a message of an earlier session is late and changes nothing.
 
 from __future__ import annotations
 
+from octopi.errors import ProtocolError
 from octopi.identifiers import BrokerId, Epoch, Incarnation, Offset, TopicId
 from octopi.record import Scan
 from octopi.replication.effects import (
@@ -93,11 +94,13 @@ class PartitionFollower:
         """The leader answered where a log diverges from its own.
 
         Raises:
-          ProtocolError: if the answer doesn't fit the log.
+          ProtocolError: if the answer doesn't fit the log, or names an epoch that has not begun.
         """
         log = self._log(message)
         if log is None:
             return []
+        for begun in message.epochs:
+            _check_epoch(message, begun.epoch)
         effects = log.followed(
             Offset(message.keep),
             Offset(message.begin),
@@ -109,10 +112,15 @@ class PartitionFollower:
         return self._on_log(message.topic_id, effects)
 
     def receive(self, message: Replicate, scan: Scan) -> list[PartitionEffect]:
-        """The leader sent records, which *scan* describes; they are valid."""
+        """The leader sent records, which *scan* describes; they are valid.
+
+        Raises:
+          ProtocolError: if they are of an epoch that does not fit the log, or has not begun.
+        """
         log = self._log(message)
         if log is None:
             return []
+        _check_epoch(message, message.records_epoch)
         effects = log.receive(
             Offset(message.offset),
             Epoch(message.records_epoch),
@@ -179,3 +187,17 @@ class PartitionFollower:
             assert log.epoch == self.epoch
             log.check_invariants()
         assert self._unsettled == {one for one, log in self.logs.items() if not log.agrees}
+
+
+def _check_epoch(message: Followed | Replicate, records_epoch: int) -> None:
+    """Check that a leader, which sent *message*, has records of that epoch: one that has not begun
+    would stay in the log's history, and no later leader could take it.
+
+    Raises:
+      ProtocolError: if it hasn't.
+    """
+    if records_epoch > message.epoch:
+        raise ProtocolError(
+            f"the leader told of records of epoch {records_epoch}, and leads in epoch "
+            f"{message.epoch}"
+        )

@@ -1,8 +1,11 @@
 """What a replica makes durable before anyone hears of it, and what it remembers."""
 
 import attrs
+import pytest
 
+from octopi.errors import ProtocolError
 from octopi.identifiers import SUBSCRIPTIONS_LOG, BrokerId, Epoch, Offset, TopicId
+from octopi.record import NO_REQUEST, encode_opaque, scan
 from octopi.replication.effects import (
     FlushLog,
     FollowLeader,
@@ -32,6 +35,7 @@ from octopi.wire.messages import (
     FollowRefused,
     LogEnd,
     PartitionRecord,
+    Replicate,
 )
 
 TOPIC = TopicId("orders")
@@ -423,6 +427,24 @@ def test_an_answer_of_an_earlier_session_changes_nothing() -> None:
     machine.stream_opened()
     assert machine.followed(Followed(0, 3, 1, 1, TOPIC, 0, 0)) == []
     assert machine.logs[TOPIC].end == 100
+
+
+def test_a_leader_has_no_records_of_an_epoch_that_has_not_begun() -> None:
+    """Stored, such an epoch would be told to every later leader, which refuses it."""
+    machine = replica(2)
+    machine.installed(RECORD, 0.0)
+    machine.stream_opened()
+    machine.followed(Followed(0, 3, 1, 1, TOPIC, 100, 100))
+    records = encode_opaque(NO_REQUEST, b"a record")
+    with pytest.raises(ProtocolError, match="of epoch 4, and leads in epoch 3"):
+        machine.receive(Replicate(0, 3, 1, 1, TOPIC, 100, 4, records, 0), scan(records))
+    assert machine.logs[TOPIC].epochs.latest == 1
+    begun = [EpochStart(1, 0), EpochStart(4, 50)]
+    machine = replica(2)
+    machine.installed(RECORD, 0.0)
+    machine.stream_opened()
+    with pytest.raises(ProtocolError, match="of epoch 4, and leads in epoch 3"):
+        machine.followed(Followed(0, 3, 1, 1, TOPIC, 100, 100, epochs=begun))
 
 
 def test_a_log_that_is_made_later_is_led_or_followed_like_the_others() -> None:
