@@ -2,16 +2,16 @@
 (`docs/decisions/0136-brokers-hand-their-cluster-over-when-all-have-stated-it.md`).
 
 It stands in the record of the cluster.  In each stage every broker states, once, that its part is
-done; the last statement begins the next stage.  So the change to `ENDED` is the border: one change
-of one agreed value, which is made only when all brokers have stated that the partitions of which
-they have replicas are closed.
+done; the last statement begins the next stage.  So the change to `ENDED` is the commit point: one
+change of one agreed value, which is made only when all brokers have stated that all partitions are
+closed.
 
 ==============  ================================================================================
 stage           what a broker states
 ==============  ================================================================================
-``resting``     in all partitions of which it has a replica, nothing more is decided about topics
-``closing``     all these partitions are closed: nothing at all is decided about them.  It has
-                stored their records, and has the logs of exactly the topics that they have
+``resting``     in all partitions of the cluster, nothing more is decided about topics
+``closing``     all of them are closed: nothing at all is decided about them.  Of those of which it
+                has a replica it has stored the records, and the logs of exactly their topics
 ``ended``       nothing.  No value of the cluster changes any more, and brokers join registers
 ``given_up``    nothing.  The partitions are opened again
 ==============  ================================================================================

@@ -57,7 +57,7 @@ def late_broker(begin: Callable[[Changed], Callable[[], None]]) -> None:
     async def scenario(cluster: Cluster) -> None:
         async with changed(cluster) as one:
             replace = begin(one)
-            await one.at_the_border(lambda: cluster.isolate("c"))
+            await one.at_the_commit_point(lambda: cluster.isolate("c"))
             await one.changing.ring.ideal("a", "b")
             replace()
             await cluster.sleep(2.0)
@@ -96,7 +96,7 @@ def test_a_broker_that_believes_an_empty_register_is_noticed(
 @simulated(brokers=1, oracle=False)
 async def test_a_broker_waits_for_the_others_and_says_so(cluster: Cluster) -> None:
     async with changed(cluster) as one:
-        await one.at_the_border(lambda: cluster.isolate("c"))
+        await one.at_the_commit_point(lambda: cluster.isolate("c"))
         await have_taken_over(one, "a", "b")
         cluster.kill("a")
         cluster.kill("b")
@@ -117,7 +117,7 @@ async def test_brokers_none_of_which_has_taken_over_go_back_to_an_empty_register
     cluster: Cluster,
 ) -> None:
     async with changed(cluster) as one:
-        await one.at_the_border(lambda: one.changing.replace("r"))
+        await one.at_the_commit_point(lambda: one.changing.replace("r"))
         await one.changing.joined(within_s=10.0)
         count = len(one.load.acknowledged)
         await cluster.eventually(lambda: one.load.has(count + 20), "messages are acknowledged")
@@ -135,7 +135,7 @@ async def one_takes_over_alone(cluster: Cluster) -> None:
             cluster.cut("b", "r")
             cluster.cut("c", "r")
 
-        await one.at_the_border(act)
+        await one.at_the_commit_point(act)
         await have_taken_over(one, "a")
         cluster.kill("a")
         one.changing.replace("r")

@@ -275,7 +275,7 @@ def a_deletion_is_told_late() -> None:
 
 
 @simulated(brokers=1, oracle=False)
-async def test_a_broker_that_was_away_at_the_border_joins_when_it_is_back(
+async def test_a_broker_that_was_away_at_the_commit_point_joins_when_it_is_back(
     cluster: Cluster,
 ) -> None:
     async with founded(cluster) as one:
@@ -295,7 +295,7 @@ async def test_a_broker_that_was_away_at_the_border_joins_when_it_is_back(
 
 
 @simulated(brokers=1, oracle=False)
-async def test_a_broker_that_lost_its_disk_at_the_border_is_given_up_by_an_operator(
+async def test_a_broker_that_lost_its_disk_at_the_commit_point_is_given_up_by_an_operator(
     cluster: Cluster,
 ) -> None:
     async with founded(cluster) as one:

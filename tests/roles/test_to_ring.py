@@ -59,7 +59,7 @@ class Changed:
             else:
                 return
 
-    async def at_the_border(self, act: Callable[[], object]) -> None:
+    async def at_the_commit_point(self, act: Callable[[], object]) -> None:
         """Order it once, and *act* when it is decided, before any broker has heard of it."""
         register = self.changing.register_nodes["r"]
         async with trio.open_nursery() as nursery:
@@ -178,7 +178,9 @@ async def test_processes_are_killed_while_the_cluster_changes_over(cluster: Clus
 
 @pytest.mark.parametrize("step", ["R2a", "R2b", "R3a", "R3b"])
 @pytest.mark.parametrize("loses_power", [False, True])
-def test_the_register_is_killed_at_each_step_of_the_border(step: str, loses_power: bool) -> None:
+def test_the_register_is_killed_at_each_step_of_the_commit_point(
+    step: str, loses_power: bool
+) -> None:
     @simulated(brokers=1, oracle=False)
     async def scenario(cluster: Cluster) -> None:
         async with changed(cluster) as one:
@@ -334,7 +336,7 @@ def _text(error: BaseException) -> str:
 async def test_a_broker_that_was_down_takes_over_when_it_is_back(cluster: Cluster) -> None:
     async with changed(cluster) as one:
         changing = one.changing
-        await one.at_the_border(lambda: cluster.kill("c"))
+        await one.at_the_commit_point(lambda: cluster.kill("c"))
         await changing.ring.ideal("a", "b")
         count = len(one.load.acknowledged)
         await cluster.eventually(lambda: one.load.has(count + 20), "two go on", within_s=30.0)
