@@ -6,8 +6,12 @@ import pytest
 
 import octopi.testing
 from octopi.simulation.faults.actions import Cut, Kill, Slow
-from octopi.testing import Cluster, MisuseError, simulated
+from octopi.simulation.kernel.world import World
+from octopi.testing import Cluster, MisuseError, PlannedFault, Setup, simulated
 from octopi.testing.down_limit import DownLimit
+from octopi.testing.random_faults import FaultPlan, FaultsOfRun
+from octopi.testing.replaying import RunOfTest
+from octopi.testing.running import attempt
 
 TAKING_DOWN = ["kill", "lose power", "stop", "pause", "cut", "isolate", "fill disk"]
 
@@ -80,3 +84,17 @@ async def test_a_limit_of_no_host_is_refused(cluster: Cluster) -> None:
         cluster.random_faults(at_most_down=0),
     ):
         pass
+
+
+def test_faults_that_are_planned_in_the_place_of_random_ones_keep_the_limit() -> None:
+    kills = [(0, PlannedFault(Kill(5.0), f"broker-{one}", after_s=one)) for one in (1, 2)]
+    run = RunOfTest(World(1), "the test", FaultsOfRun(FaultPlan(1, faults=tuple(kills))))
+
+    async def scene(cluster: Cluster) -> None:
+        with cluster.random_faults(at_most_down=1):
+            await cluster.sleep(3)
+        assert cluster.is_up("broker-2")
+
+    with pytest.raises(MisuseError, match="broker-2 could not be struck at that moment"):
+        attempt(scene, Setup(), run)
+    assert [one.fault.host for one in run.faults.struck] == ["broker-1"]
