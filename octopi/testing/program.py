@@ -157,9 +157,7 @@ class Program:
         return self.restart_s
 
 
-def check_restarts(
-    name: str, restart_s: float | None, restart_on: tuple[type[Exception], ...]
-) -> None:
+def check_restarts(name: str, restart_s: float | None, restart_on: tuple[object, ...]) -> None:
     """Check what a test says about the restarts of a program.
 
     Raises:
