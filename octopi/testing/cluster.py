@@ -295,6 +295,10 @@ class Cluster(FaultBlocks):
             self._world.observers.append(self._oracle)
         self._world.observers += [self._see, self._act]
 
+    def ends(self) -> None:
+        """Ask no more for what always holds: the end of the test ends all processes."""
+        self._always.clear()
+
     def _see(self, event: Event) -> None:
         if event.what == "exit":
             self._ended(event.host)

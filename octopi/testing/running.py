@@ -336,6 +336,7 @@ async def _opened(here: RunOfTest, setup: Setup, *, can_pause: bool) -> AsyncIte
                 made.check_planned()
             finally:
                 here.ends()
+                made.ends()
                 simulated.kill_all()
     except LeftoverTasksError as error:
         raise MisuseError(

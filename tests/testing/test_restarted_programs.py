@@ -100,3 +100,11 @@ def test_named_errors_that_make_no_sense_are_refused(options: dict[str, Any], te
     error = failure(idle, **options)
     assert isinstance(error, MisuseError)
     assert text in str(error)
+
+
+@simulated()
+async def test_what_always_holds_is_not_asked_for_when_the_test_ends_all_processes(
+    cluster: Cluster,
+) -> None:
+    cluster.always(lambda: cluster.is_up("broker-1"), "the broker is up")
+    await cluster.sleep(1)
