@@ -15,7 +15,11 @@ from typing import Any
 
 import pytest
 
-_VARIABLES = {"octopi_seeds": "OCTOPI_TEST_SEEDS", "octopi_minutes": "OCTOPI_TEST_MINUTES"}
+_VARIABLES = {
+    "octopi_seeds": "OCTOPI_TEST_SEEDS",
+    "octopi_minutes": "OCTOPI_TEST_MINUTES",
+    "octopi_shrink": "OCTOPI_TEST_SHRINK_S",
+}
 """The variables of `octopi.testing.run_limits`, by option."""
 _AGAIN = "again: "
 """How the line begins in which `octopi.testing` says how to repeat a failure."""
@@ -37,6 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="M",
         help="run each simulated or guided test again and again for M minutes",
     )
+    group.addoption(
+        "--octopi-shrink",
+        type=_seconds,
+        metavar="SECONDS",
+        help="make the faults of a failure fewer for that processor time; 0: not at all",
+    )
 
 
 def _count(text: str) -> int:
@@ -51,6 +61,13 @@ def _minutes(text: str) -> float:
     if not minutes > 0:
         raise argparse.ArgumentTypeError(f"{text} minutes are too few: give more than 0")
     return minutes
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not seconds >= 0:
+        raise argparse.ArgumentTypeError(f"{text} seconds are too few: give 0 or more")
+    return seconds
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -21,12 +21,12 @@ from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.history.checker import check
 from octopi.simulation.history.events import History
 from octopi.simulation.invariants.oracle import Oracle
-from octopi.simulation.kernel.host import Program as LifeProgram, is_ordinary
+from octopi.simulation.kernel.host import Program as LifeProgram
 from octopi.simulation.kernel.world import Event, Violation
 from octopi.simulation.run import RESTART_S
 from octopi.testing.errors import HistoryViolation, MisuseError, StuckError, alone
 from octopi.testing.fault_blocks import FaultBlocks
-from octopi.testing.program import Host, Program, Run
+from octopi.testing.program import Host, Program, Run, check_restarts
 from octopi.testing.random_faults import (
     FaultsOfRun,
 )
@@ -132,15 +132,24 @@ class Cluster(FaultBlocks):
         await opened.wait()
         return self._environments[name]
 
-    def program(self, name: str, run: Run, *, restart_s: float | None = 1.0) -> Program:
+    def program(
+        self,
+        name: str,
+        run: Run,
+        *,
+        restart_s: float | None = 1.0,
+        restart_on: tuple[type[Exception], ...] = (),
+    ) -> Program:
         """Start *run* on a host of its own, which may be killed and started again.
 
         *run* is called with a `Host` each time that it is started.  If it ends with an
-        `OctopiError`, it is started again *restart_s* seconds later, as by a supervisor.  If
-        *restart_s* is None, or if it ends with another exception, the test fails.
+        `OctopiError`, or with one of *restart_on*, it is started again *restart_s* seconds later,
+        as by a supervisor.  If *restart_s* is None, or if it ends with another exception, the test
+        fails; so it does if it was started again `RESTARTS_MAX` times because of *restart_on*.
 
         Raises:
-          MisuseError: if there is a host of that name, or *run* is no async function.
+          MisuseError: if there is a host of that name, *run* is no async function, or *restart_on*
+            makes no sense.
         """
         if inspect.iscoroutine(run):
             run.close()
@@ -156,9 +165,10 @@ class Cluster(FaultBlocks):
                 raise MisuseError(f"program {name!r} is no async function: it returned {running!r}")
             await running
 
+        check_restarts(name, restart_s, restart_on)
         self._add(name, program)
         node = self._simulated.nodes[name]
-        started = self.programs[name] = Program(node, restart_s)
+        started = self.programs[name] = Program(node, restart_s, restart_on)
         self._simulated.boot(name)
         return started
 
@@ -285,6 +295,10 @@ class Cluster(FaultBlocks):
             self._world.observers.append(self._oracle)
         self._world.observers += [self._see, self._act]
 
+    def ends(self) -> None:
+        """Ask no more for what always holds: the end of the test ends all processes."""
+        self._always.clear()
+
     def _see(self, event: Event) -> None:
         if event.what == "exit":
             self._ended(event.host)
@@ -320,8 +334,9 @@ class Cluster(FaultBlocks):
         program.ended(error)
         if error is None:
             return
-        if program.restart_s is not None and is_ordinary(error):
-            self._simulated.boot_after(host, program.restart_s)
+        restart_s = program.next_restart_s(error)
+        if restart_s is not None:
+            self._simulated.boot_after(host, restart_s)
         else:
             error.add_note(f"raised by program {host!r}, life {node.life.number}")
             self._world.fail(error)

@@ -8,6 +8,7 @@ from functools import partial
 
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.faults.actions import Action, Cut, Pause
+from octopi.testing.down_limit import DownLimit
 from octopi.testing.fault_draws import KINDS
 from octopi.testing.faults import OF_PROCESSES, Faults
 from octopi.testing.planned_faults import PlannedFault
@@ -37,28 +38,34 @@ class FaultBlocks(Faults):
         *,
         every_s: float = 0.5,
         hosts: Collection[str] = (),
+        at_most_down: int | None = None,
     ) -> Iterator[None]:
         """During the block, inject faults that are drawn from the seed; then `heal`.
 
         A fault is drawn every *every_s* seconds on average.  Half of the faults strike at once,
         half at a step: any that a node has taken before in this run.  All end by themselves within
         seconds.  *kinds*: some of `octopi.testing.KINDS`.  *hosts*: only these hosts; by default
-        all hosts that exist when a fault is drawn.
+        all hosts that exist when a fault is drawn.  *at_most_down*: a fault is left out that would
+        take more of *hosts* down at once, by default of the brokers
+        (`octopi.testing.down_limit.DownLimit`).
 
         Raises:
-          MisuseError: if there is no such kind or host.
+          MisuseError: if there is no such kind or host, or *at_most_down* is less than 1.
         """
         for host in hosts:
             self._node(host)
+        limit = None if at_most_down is None else DownLimit(self._simulated, at_most_down, hosts)
         of_run = self._faults_of_run
         block = of_run.next_block()
         if of_run.plan is not None:
+            # Faults that were made plainer strike at other moments, also behind the block.
+            self.is_allowed = (lambda action, host: True) if limit is None else limit.allows
             with self._faults_of_plan(of_run.plan, block):
                 yield
             return
         if of_run.draws is not None and of_run.draws.watches_waits:
             self.watch_waits()
-        faults = RandomFaults(self, self._world, kinds, every_s, hosts, block, of_run)
+        faults = RandomFaults(self, self._world, kinds, every_s, hosts, block, of_run, limit)
         self._world.observers.insert(0, faults)
         faults.start()
         try:

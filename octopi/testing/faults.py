@@ -53,6 +53,8 @@ class Faults(HostNames):
         """Whether hosts can be paused in this event loop."""
         self.on_struck: Callable[[PlannedFault], object] = lambda fault: None
         """Called with each planned fault when it has struck."""
+        self.is_allowed: Callable[[Action, str], bool] = lambda action, host: True
+        """Whether a planned fault may strike now."""
         self._world = simulated.world
         self._network = simulated.network
         self._last_copies = LastCopyGuard(simulated)
@@ -288,7 +290,8 @@ class Faults(HostNames):
         if not any(one is fault for one in self._waiting):
             return
         self._waiting = [one for one in self._waiting if one is not fault]
-        if self.strike_if_new(fault.action, fault.host):
+        may_strike = self.is_allowed(fault.action, fault.host)
+        if may_strike and self.strike_if_new(fault.action, fault.host):
             self.on_struck(fault)
         else:
             self._missed.append(f"{fault.code()}: {fault.host} could not be struck at that moment")

@@ -28,7 +28,7 @@ from octopi.testing.property_sources import Place
 from octopi.testing.random_faults import FaultsOfRun
 from octopi.testing.rare_events import Corpus, RunSoFar, Sights
 from octopi.testing.replaying import RunOfTest, chosen_seed
-from octopi.testing.run_limits import RunLimit
+from octopi.testing.run_limits import RunLimit, shrink_s_of
 from octopi.testing.running import attempt, plain_test, trimmed
 from octopi.testing.setup import Options, Setup
 from octopi.testing.shrunk_runs import shrunk
@@ -109,6 +109,7 @@ class Search:
         self.way = RunSoFar(seed)
         """How the last run began."""
         self._test, self._setup, self._seed = test, setup, seed
+        self._shrink_s = shrink_s_of(setup.shrink_s)
         self._properties = properties
         self._guidance = guidance
         self._name = getattr(test, "__qualname__", "the test")
@@ -127,8 +128,8 @@ class Search:
         here, problem = self._run(number, randomness)
         if problem is None:
             return None
-        if self._setup.shrink_s and here.faults.struck:
-            error = shrunk(here, problem, self._again, self._setup.shrink_s, _SEEDS_TRIED)
+        if self._shrink_s and here.faults.struck:
+            error = shrunk(here, problem, self._again, self._shrink_s, _SEEDS_TRIED)
         else:
             error = here.told(problem)
         error.add_note(

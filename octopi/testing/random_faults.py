@@ -20,6 +20,7 @@ import attrs
 from octopi.simulation.faults.actions import Cut
 from octopi.simulation.faults.injector import FAULT, SKIPPED
 from octopi.simulation.kernel.world import Event, World
+from octopi.testing.down_limit import DownLimit
 from octopi.testing.errors import MisuseError
 from octopi.testing.fault_draws import (
     KINDS,
@@ -116,6 +117,7 @@ class RandomFaults:
         hosts: Collection[str],
         block: int,
         of_run: FaultsOfRun,
+        limit: DownLimit | None = None,
     ) -> None:
         for kind in kinds:
             if kind not in KINDS:
@@ -129,6 +131,7 @@ class RandomFaults:
         self.kinds: Sequence[str] = [kind for kind in kinds if kind != "pause" or faults.can_pause]
         self.every_s = every_s
         self._hosts = hosts
+        self._limit = limit
         self._draws = of_run.draws or RandomDraws(world.random("random faults"))
         self._steps: dict[str, dict[str, None]] = {}
         """The texts of the steps that were taken, by host."""
@@ -187,6 +190,8 @@ class RandomFaults:
     def _act(self, draw: FaultDraw) -> None:
         action, host = draw.action, draw.host
         if self._is_over or (isinstance(action, Cut) and action.peer == host):
+            return
+        if self._limit is not None and not self._limit.allows(action, host):
             return
         near = self._counter.near(host)
         if self._faults.strike_if_new(action, host):

@@ -1,4 +1,5 @@
-"""How many times a test is run: what it asks for itself, unless the environment asks for more.
+"""How many times a test is run, and how long a failure is made smaller: what the test asks for
+itself, unless the environment asks for something else.
 
 The plugin `pytest_octopi` sets the variables.
 """
@@ -19,6 +20,8 @@ SEEDS_VARIABLE: Final = "OCTOPI_TEST_SEEDS"
 """With how many seeds each test is run."""
 MINUTES_VARIABLE: Final = "OCTOPI_TEST_MINUTES"
 """For how many minutes each test is run again and again."""
+SHRINK_VARIABLE: Final = "OCTOPI_TEST_SHRINK_S"
+"""For how many seconds of processor time a failure is made smaller."""
 
 
 @attrs.frozen
@@ -47,6 +50,25 @@ class RunLimit:
     def is_over(self, run_count: int) -> bool:
         """Whether the test isn't run again after *run_count* runs; it is run at least once."""
         return run_count >= self.count or (run_count > 0 and monotonic() >= self.until)
+
+
+def shrink_s_of(wanted: float) -> float:
+    """How long a failure is made smaller (s of processor time; 0: not at all), if the test asks for
+    *wanted*; what the environment says takes its place.
+
+    Raises:
+      MisuseError: if the variable is no number, or negative.
+    """
+    text = os.environ.get(SHRINK_VARIABLE, "")
+    if not text:
+        return wanted
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not (seconds >= 0 and isfinite(seconds)):
+        raise MisuseError(f"{SHRINK_VARIABLE} is {text!r}; it has to be a number of seconds")
+    return seconds
 
 
 def _number(variable: str, kind: Callable[[str], float]) -> float | None:

@@ -37,7 +37,7 @@ from octopi.testing.mock_time import keeping_time, mock_clock
 from octopi.testing.property_log import PropertyLog
 from octopi.testing.property_sources import Place
 from octopi.testing.replaying import RunOfTest, chosen_seed, pinned_seed
-from octopi.testing.run_limits import RunLimit
+from octopi.testing.run_limits import RunLimit, shrink_s_of
 from octopi.testing.setup import Options, Setup
 from octopi.testing.shrunk_runs import shrunk
 from octopi.testing.stuck_tasks import is_of_test
@@ -80,12 +80,13 @@ def _run(
         made = setup if brokers is None else attrs.evolve(setup, brokers=brokers)
         return attempt(test, made, here)
 
+    shrink_s = shrink_s_of(setup.shrink_s)
     try:
         return attempt(test, setup, here)
     except BaseException as error:  # raised below, where it doesn't become its own context
         problem = error
-    if setup.shrink_s and here.faults.struck and is_verdict(alone(problem)):
-        raise trimmed(shrunk(here, problem, again, setup.shrink_s))
+    if shrink_s and here.faults.struck and is_verdict(alone(problem)):
+        raise trimmed(shrunk(here, problem, again, shrink_s))
     raise trimmed(here.told(problem))
 
 
@@ -335,6 +336,7 @@ async def _opened(here: RunOfTest, setup: Setup, *, can_pause: bool) -> AsyncIte
                 made.check_planned()
             finally:
                 here.ends()
+                made.ends()
                 simulated.kill_all()
     except LeftoverTasksError as error:
         raise MisuseError(

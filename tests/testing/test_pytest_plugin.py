@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from octopi.testing import MisuseError
-from octopi.testing.run_limits import RunLimit
+from octopi.testing.run_limits import RunLimit, shrink_s_of
 
 pytest_plugins = ["pytester"]
 
@@ -51,7 +51,7 @@ COMMANDS = (
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for name in ("SEED", "PAGES", "SEEDS", "MINUTES"):
+    for name in ("SEED", "PAGES", "SEEDS", "MINUTES", "SHRINK_S"):
         monkeypatch.delenv(f"OCTOPI_TEST_{name}", raising=False)
     return monkeypatch
 
@@ -146,3 +146,37 @@ def test_the_plugin_loads_nothing_of_octopi() -> None:
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True
     )
     assert done.stdout.strip() == "['pytest_octopi']"
+
+
+FAULTY = """
+import octopi.testing
+
+
+@octopi.testing.simulated(brokers=1)
+async def test_nothing_ever_fails(cluster):
+    with cluster.random_faults(["kill"], every_s=0.1):
+        await cluster.sleep(2)
+        assert False
+"""
+
+
+@pytest.mark.parametrize(("seconds", "is_smaller"), [("0", False), ("5", True)])
+def test_a_failure_is_made_smaller_for_so_many_seconds(
+    pytester: pytest.Pytester, seconds: str, is_smaller: bool
+) -> None:
+    pytester.makepyfile(test_shop=FAULTY)
+    result = pytester.runpytest_inprocess(*PLUGIN, f"--octopi-shrink={seconds}")
+    result.assert_outcomes(failed=1)
+    assert ("faults matter" in result.stdout.str()) is is_smaller
+
+
+def test_the_environment_says_how_long_a_failure_is_made_smaller(
+    environment: pytest.MonkeyPatch,
+) -> None:
+    assert shrink_s_of(20.0) == 20.0
+    environment.setenv("OCTOPI_TEST_SHRINK_S", "0")
+    assert shrink_s_of(20.0) == 0.0
+    for wrong in ("-1", "nan", "long"):
+        environment.setenv("OCTOPI_TEST_SHRINK_S", wrong)
+        with pytest.raises(MisuseError, match="it has to be a number of seconds"):
+            shrink_s_of(20.0)

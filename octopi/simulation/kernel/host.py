@@ -187,6 +187,8 @@ class SimulatedHost:
         self.life: ProcessLife | None = None
         """The present process; None while the host is down."""
         self.life_count = 0
+        self.may_end_with: Callable[[BaseException], bool] = is_ordinary
+        """Whether a program that ends with this error leaves the run as it is."""
         self.effects: Counter[tuple[str, str]] = Counter()
         """How many times each effect reached each of its edges."""
         self.effect_observers: list[Callable[[ProcessLife, str, str, str], None]] = []
@@ -234,7 +236,7 @@ class SimulatedHost:
         )
         if others is None or life.is_over:
             return  # the process was killed: errors from unwinding its tasks are ignored
-        if not (self.world.outlives_crashes or is_ordinary(others)):
+        if not (self.world.outlives_crashes or self.may_end_with(others)):
             self.world.fail(others)
         life.error = others
 
