@@ -6,7 +6,7 @@ import { OctopiError } from "./errors.js";
 // say in which order its logs are read, nor which of them takes a message.
 export function requireOneGeneration(info) {
   if (!info.generations?.length) return;
-  throw new OctopiError("unsupported_version", `topic ${info.topic} got other partitions while it was in use, and this version of octopi.js can't keep the order of its messages: load a version that can`);
+  throw new OctopiError("unsupported_version", `topic ${info.topic} got other partitions: this client can't keep the order; load a newer one`);
 }
 
 export function placeOf(info, partition) {
