@@ -67,6 +67,7 @@ class LeaderLookup:
         *other_than*: an earlier result that proved wrong; it is not returned again.
 
         Raises:
+          RefusedError: UNSUPPORTED_VERSION, if this client can't follow the topic.
           OctopiError: any error of the request to the register.
         """
         known = self._topics.setdefault(name, _Known())
@@ -76,6 +77,7 @@ class LeaderLookup:
                     known.info = None
                     known.learn(await self._describe(name, create))
         assert known.info is not None
+        require_one_generation(known.info)
         return known.info
 
     def brokers(self, name: str, partition: int) -> list[str]:
@@ -129,6 +131,22 @@ class LeaderLookup:
         """What is known about the topic is wrong: ask the register when it is needed next."""
         if name in self._topics:
             self._topics[name].info = None
+
+
+def require_one_generation(info: TopicInfo) -> None:
+    """Check that the list of partitions says where the topic's messages are.  Clients don't follow
+    generations yet, and would read and write in the wrong order.
+
+    Raises:
+      RefusedError: UNSUPPORTED_VERSION, if the topic got other partitions while it was in use.
+    """
+    if info.generations:
+        raise RefusedError(
+            f"topic {info.topic} got other partitions while it was in use, and this client can't "
+            "keep the order of its messages: install a version that can "
+            "(`octopi-node --version` shows this one)",
+            Status.UNSUPPORTED_VERSION,
+        )
 
 
 def partition_of(info: TopicInfo, partition: int) -> PartitionInfo:

@@ -10,9 +10,18 @@ from octopi.coordination.elections import Elections
 from octopi.coordination.health import Health
 from octopi.coordination.journal_entries import BrokerRegistered
 from octopi.coordination.relay_sequencers import RelaySequencers
-from octopi.identifiers import BrokerId, Incarnation, PartitionId, id_fault, topic_name_fault
+from octopi.generation_record import GenerationState
+from octopi.identifiers import (
+    BrokerId,
+    Incarnation,
+    Offset,
+    PartitionId,
+    id_fault,
+    topic_name_fault,
+)
 from octopi.wire.messages import (
     BrokerInfo,
+    GenerationInfo,
     PartitionInfo,
     PartitionRecord,
     RelaySetRecord,
@@ -20,6 +29,17 @@ from octopi.wire.messages import (
     TopicInfo,
     TopicRecord,
 )
+
+
+def generations_told(record: TopicRecord) -> list[GenerationInfo]:
+    """The generations of a topic as clients are told of them: those that are or were in force, if
+    there are several."""
+    known = [
+        GenerationInfo(one.number, list(one.partitions), [Offset(end) for end in one.sealed])
+        for one in record.generations
+        if one.state == GenerationState.IN_FORCE
+    ]
+    return known if len(known) > 1 else []
 
 
 class ClusterView:
@@ -44,12 +64,16 @@ class ClusterView:
 
     def topic(self, record: TopicRecord) -> TopicInfo:
         """Where *record*'s partitions are now."""
+        known = generations_told(record)
+        sealed = {one for old in known for one in old.partitions} - {*record.partitions}
         return TopicInfo(
             record.topic,
             record.topic_id,
             [self._place(record, one) for one in record.partitions],
             record.options,
             record.kind,
+            known,
+            [self._place(record, one) for one in sorted(sealed)],
         )
 
     def _place(self, record: TopicRecord, partition: PartitionId) -> PartitionInfo:

@@ -125,6 +125,11 @@ class AskedClient(DeciderClient):
         return self._connection.outbox
 
     @property
+    def version(self) -> int:
+        """That of the broker's connection: the broker knows its client's."""
+        return self._connection.version
+
+    @property
     def turn(self) -> ConnectionTurn | None:
         """The turn of the broker's connection."""
         return self._connection.turn

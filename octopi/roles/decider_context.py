@@ -25,6 +25,11 @@ class DeciderClient(AnswerTarget, Protocol):
         """What the client may do."""
 
     @property
+    def version(self) -> int:
+        """The version of the protocol in which the answers are sent: the client's, or that of the
+        node which passes them on."""
+
+    @property
     def turn(self) -> ConnectionTurn | None:
         """The turn of the connection over which the client's requests come."""
 

@@ -10,6 +10,7 @@ from octopi.errors import RefusedError, Status, UnknownTopicError
 from octopi.identifiers import PartitionId
 from octopi.limits import LIST_MEMORY_BYTES
 from octopi.roles.decider_context import DeciderContext
+from octopi.roles.earlier_clients import described_to, listed_to
 from octopi.security.authorization import not_granted
 from octopi.security.grants import Verb
 from octopi.security.quotas import NOBODY, Creator
@@ -185,6 +186,7 @@ class TopicService(Service):
         outbox = self._connection.outbox
         async with outbox.room(LIST_MEMORY_BYTES, LIST_MEMORY_BYTES, holds=True):
             topics, more = await in_turns(work, another(self._connection.turn))
+            topics = listed_to(self._connection.version, topics)
             self._connection.post(m.TopicList(message.request, topics, more))
 
     def _page_of_topics(self, after: str, wanted: int) -> Slices[tuple[list[m.TopicInfo], bool]]:
@@ -201,13 +203,14 @@ class TopicService(Service):
         topics, partition_count = list[m.TopicInfo](), 0
         for some in in_groups(page[:wanted]):
             for record in some:
-                if topics and partition_count + len(record.partitions) > _PARTITIONS_PER_PAGE:
+                told = len(record.log_partitions)
+                if topics and partition_count + told > _PARTITIONS_PER_PAGE:
                     return topics, True
-                partition_count += len(record.partitions)
+                partition_count += told
                 topics.append(self._topics.info(record))
             yield
         return topics, len(page) > wanted
 
     def _tell_topic(self, request: int, record: m.TopicRecord) -> None:
-        info = self._topics.info(record)
+        info = described_to(self._connection.version, self._topics.info(record))
         self._connection.post(m.TopicDescription(request, info))

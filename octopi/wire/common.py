@@ -6,7 +6,8 @@ from typing import Annotated, Final
 
 import attrs
 
-from octopi.field_bounds import AtMost, Grammar, MayBeMissing
+from octopi.field_bounds import AtMost, Grammar, MayBeMissing, Within
+from octopi.generation_record import GenerationNumber
 from octopi.identifiers import (
     NO_EPOCH,
     BrokerId,
@@ -26,12 +27,15 @@ from octopi.limits import (
     BATCH_BYTES_MAX,
     BROKERS_MAX,
     CONNECTION_NAME_BYTES_MAX,
+    GENERATED_PARTITIONS_MAX,
+    GENERATIONS_MAX,
     HELLO_BYTES_MAX,
     HOST_LABEL_BYTES_MAX,
     ID_CHARACTERS,
     JOIN_NONCE_BYTES,
     JOIN_SECRET_BYTES,
     JOIN_SECRETS_MAX,
+    OFFSET_MAX,
     PARTITIONS_PER_TOPIC_MAX,
     TEXT_BYTES_MAX,
 )
@@ -82,6 +86,7 @@ LogId = Annotated[str, AtMost(ID_CHARACTERS), Grammar(log_id_fault)]
 """The id of a topic, or of an internal log."""
 OptionalLogId = Annotated[str, AtMost(ID_CHARACTERS), Grammar(optional_log_id_fault)]
 OptionalId = Annotated[str, AtMost(ID_CHARACTERS), Grammar(optional_id_fault)]
+_End = Annotated[Offset, Within(0, OFFSET_MAX)]
 NodeAddress = Annotated[str, AtMost(ADDRESS_BYTES_MAX), Grammar(address_fault)]
 
 
@@ -122,8 +127,25 @@ class PartitionInfo:
 
 
 @attrs.frozen
+class GenerationInfo:
+    """A generation of a topic that is in force, or was until the next one came into force."""
+
+    number: GenerationNumber
+    """What `octopi.wire.producers.Produce.generation` is to be for its partitions."""
+    partitions: Partitions
+    """A key chooses one by its place in this list."""
+    sealed: Annotated[list[_End], AtMost(PARTITIONS_PER_TOPIC_MAX)]
+    """Where each log of `partitions` ended, in their order; empty: the generation is in force."""
+
+
+@attrs.frozen
 class TopicInfo:
-    """A topic and where its partitions are."""
+    """A topic and where its partitions are.
+
+    A topic that got other partitions has several generations.  It is described only to clients that
+    are known to decode `generations` (`octopi.roles.earlier_clients`): one that follows the list of
+    partitions alone reads the messages of a key in another order.
+    """
 
     topic: Text
     topic_id: Text
@@ -133,6 +155,15 @@ class TopicInfo:
     """Where its messages are: a `octopi.model.TopicKind`.  The partitions of a relay topic have
     numbers of their own; the leader is the sequencer of the relay set, and in sync are those of its
     members that are there."""
+    generations: Annotated[list[GenerationInfo], AtMost(GENERATIONS_MAX), MayBeMissing()] = (
+        attrs.field(factory=list)
+    )
+    """All that are or were in force, the oldest first; the last one has `partitions`.  Empty: there
+    never was another one than the first."""
+    sealed_partitions: Annotated[
+        list[PartitionInfo], AtMost(GENERATED_PARTITIONS_MAX), MayBeMissing()
+    ] = attrs.field(factory=list)
+    """Where the partitions are that have sealed logs of the topic, and take no messages of it."""
 
     @property
     def is_relay(self) -> bool:

@@ -135,6 +135,13 @@ const DEEDS = {
     const code = await new Admin(() => server, () => null).alterTopic("orders", ["min_insync"], { min_insync: 2 }).then(() => "", (error) => error.code);
     return { code, asked };
   },
+  // A topic that got other partitions while it was in use is looked for.
+  "topic that grew": async () => {
+    const cluster = new Cluster(["ws://register"], {});
+    const generations = [{ number: 1, partitions: [0], sealed: [7] }, { number: 2, partitions: [5], sealed: [] }];
+    cluster.askRegisterOnce = async () => ({ topic: { topic: "orders", partitions: [], generations, sealed_partitions: [] } });
+    return cluster.topic("orders").then(() => "", ({ code, message, retryable }) => ({ code, message, retryable }));
+  },
   // Two that look for a topic at the same time, of which the second one has it created.
   "topic twice": async () => {
     const cluster = new Cluster(["ws://register"], {});

@@ -264,3 +264,9 @@ def test_a_program_asks_brokers_that_it_has_learnt_of_when_its_own_is_away(tmp_p
             brokers[0].kill9()
             assert asks("topics") == ["orders"]
             assert sorted(asks("opened")) == sorted(map(host, brokers))
+
+
+def test_pages_refuse_a_topic_that_got_other_partitions(node: NodePeer) -> None:
+    refused = node.ask("topic that grew")
+    assert (refused["code"], refused["retryable"]) == ("unsupported_version", False)
+    assert "can't keep the order" in refused["message"]

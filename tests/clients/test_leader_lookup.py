@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
@@ -12,11 +13,12 @@ from octopi.errors import (
     NotReadyError,
     OctopiError,
     RefusedError,
+    Status,
     UnreachableError,
 )
-from octopi.identifiers import BrokerId, Epoch, PartitionId
+from octopi.identifiers import BrokerId, Epoch, Offset, PartitionId
 from octopi.limits import QUESTION_INTERVAL_S
-from octopi.wire.messages import PartitionInfo, TopicInfo, TopicOptions
+from octopi.wire.messages import GenerationInfo, PartitionInfo, TopicInfo, TopicOptions
 from tests.kit.world import VirtualClock
 
 
@@ -62,6 +64,28 @@ async def test_tasks_that_find_the_same_answer_wrong_ask_once() -> None:
         assert register.asked == count
         assert all(one is found[0] for one in found)
         wrong = found[0]
+
+
+async def test_a_topic_with_several_generations_is_refused_however_it_became_known() -> None:
+    grown = attrs.evolve(
+        described(),
+        generations=[
+            GenerationInfo(1, [PartitionId(3)], [Offset(7)]),
+            GenerationInfo(2, [PartitionId(0)], []),
+        ],
+    )
+
+    async def describe(name: str, create: bool) -> TopicInfo:
+        return grown
+
+    asked = LeaderLookup(VirtualClock(), describe)
+    told = LeaderLookup(VirtualClock(), Register().describe)
+    told.remember(grown)  # as from a list of topics
+    for lookup in (asked, told):
+        with pytest.raises(RefusedError, match="can't keep the order") as caught:
+            await lookup.topic("orders")
+        assert caught.value.status is Status.UNSUPPORTED_VERSION
+        assert not caught.value.retryable
 
 
 async def test_a_failed_question_leaves_no_answer_behind() -> None:

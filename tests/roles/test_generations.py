@@ -18,14 +18,16 @@ from octopi.errors import (
     Status,
     UnreachableError,
 )
-from octopi.identifiers import PartitionId, ProducerEpoch, ProducerId, Sequence
+from octopi.identifiers import Offset, PartitionId, ProducerEpoch, ProducerId, Sequence
 from octopi.record import BatchBuilder
 from octopi.roles.broker.node import BrokerNode
 from octopi.roles.register.generations import Generations
 from octopi.roles.register.member import Member
+from octopi.transport import handshake
 from octopi.transport.connection import Connection
 from octopi.wire import messages as m
 from tests.kit.cluster import Cluster, Node, eventually, running_cluster
+from tests.kit.probes import refusal_of
 
 PRODUCER = ProducerId(b"p" * 16)
 RETRIED = {Status.NOT_LEADER, Status.NOT_READY, Status.SHUTTING_DOWN, Status.UNKNOWN_PARTITION}
@@ -153,6 +155,67 @@ async def test_a_topic_moves_and_grows_once_more(tmp_path: Path) -> None:
         assert await growing.produce(5, 2) is Status.STALE_ROUTE
         for partition in topic.partitions:
             assert isinstance(await growing.produce(partition, 3), m.Produced)
+
+
+async def _described(node: Connection) -> m.TopicInfo:
+    question = m.DescribeTopic(node.next_request(), "orders", False)
+    return (await node.request(question, m.TopicDescription, 10)).topic
+
+
+async def _listed(node: Connection) -> list[str]:
+    page = await node.request(m.ListTopics(node.next_request(), "", 10), m.TopicList, 10)
+    return [one.topic for one in page.topics]
+
+
+async def test_clients_are_told_of_generations_and_where_sealed_logs_are(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        growing = Growing(cluster)
+        await growing.start(2, [0])
+        await growing.produce(0)
+        for url in (cluster.register.url, growing.nodes[1].url):
+            async with cluster.connection(url) as node:
+                assert (await _described(node)).generations == []
+        await growing.generations.move("orders", PartitionId(5))
+        for url in (cluster.register.url, growing.nodes[1].url):
+            async with cluster.connection(url) as node:
+                info = await _described(node)
+                assert await _listed(node) == ["orders"]
+            (end,) = growing.topic.generations[0].sealed
+            assert info.generations == [
+                m.GenerationInfo(1, [PartitionId(0)], [Offset(end)]),
+                m.GenerationInfo(2, [PartitionId(5)], []),
+            ]
+            assert [one.partition for one in info.partitions] == [5]
+            assert [one.partition for one in info.sealed_partitions] == [0]
+            assert all(one.leader_address for one in info.sealed_partitions)
+
+
+async def test_a_client_of_an_earlier_version_is_refused_a_topic_that_got_other_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_cluster(tmp_path, brokers=0) as cluster:
+        growing = Growing(cluster)
+        await growing.start(2, [0])
+        urls = (cluster.register.url, growing.nodes[1].url)
+        for url in urls:
+            async with cluster.connection(url) as node:
+                await _described(node)  # the broker's connection to the register is a present one
+        for is_grown in (False, True):
+            for url in urls:
+                with monkeypatch.context() as older:
+                    older.setattr(handshake, "PROTOCOL_VERSION", 1)
+                    opening = cluster.connection(url)
+                    async with opening as node:
+                        assert node.version == 1
+                        if is_grown:
+                            refused = await refusal_of(_described(node))
+                            assert refused.status is Status.UNSUPPORTED_VERSION
+                            assert "earlier version" in str(refused)
+                        else:
+                            assert (await _described(node)).topic == "orders"
+                        assert await _listed(node) == ([] if is_grown else ["orders"])
+            if not is_grown:
+                await growing.generations.move("orders", PartitionId(5))
 
 
 async def test_a_register_notes_generations_and_keeps_a_cluster_that_has_any(

@@ -13,13 +13,25 @@ from zlib import crc32
 import pytest
 import trio
 
-import octopi
 from octopi.coordination.generations import in_force
 from octopi.environment import Environment
-from octopi.errors import ConnectionLostError, RefusedError, Status, UnreachableError
-from octopi.identifiers import PartitionId, ProducerEpoch, ProducerId, Sequence
+from octopi.errors import (
+    ConnectionLostError,
+    NotDeliveredError,
+    RefusedError,
+    Status,
+    UnreachableError,
+)
+from octopi.identifiers import (
+    Offset,
+    PartitionId,
+    ProducerEpoch,
+    ProducerId,
+    Sequence,
+    TopicName,
+)
 from octopi.model import TopicRecord
-from octopi.record import BatchBuilder
+from octopi.record import BatchBuilder, decode
 from octopi.roles.register.generations import Generations
 from octopi.roles.register.node import RegisterNode
 from octopi.testing import Cluster, simulated
@@ -121,14 +133,43 @@ class Growing:
                     raise
                 await self.cluster.sleep(0.2)
 
-    async def logs(self, client: octopi.Client) -> Logs:
+    async def logs(self, environment: Environment) -> Logs:
         """All that is stored."""
         logs: Logs = {}
-        async with client.consumer("orders", start="earliest", stop_at_end=True) as consumer:
-            async for message in consumer:
-                entry = (message.offset, message.key or b"", int(message.value))
-                logs.setdefault(message.partition, []).append(entry)
+        for partition in self.topic.log_partitions:
+            log, at = logs.setdefault(partition, []), Offset(0)
+            while True:
+                found = await self._fetched(environment, partition, at)
+                if found is None:
+                    await self.cluster.sleep(0.05)
+                    continue
+                for one in decode(found.records, at, TopicName("orders"), partition):
+                    log.append((one.offset, one.key or b"", int(one.value)))
+                    at = one.next_offset
+                if at >= found.highwater:
+                    break
         return logs
+
+    async def _fetched(
+        self, environment: Environment, partition: PartitionId, offset: Offset
+    ) -> m.Fetched | None:
+        """What the leader of a log answers; None: it can't now."""
+        url = self.cluster._simulated.address_of(self.leader(partition))
+        try:
+            connection = await open_connection(environment, url, CLIENT, "test")
+            await self.tasks.start(connection.run, lambda message: None)
+            try:
+                question = m.Fetch(connection.next_request(), "orders", partition, offset, 10**6, 0)
+                return await connection.request(question, m.Fetched, 5)
+            finally:
+                with trio.CancelScope(shield=True):
+                    await connection.close()
+        except RefusedError as error:
+            if not error.retryable:
+                raise
+        except (ConnectionLostError, UnreachableError):
+            pass
+        return None
 
     def as_read(self, logs: Logs) -> list[tuple[bytes, int]]:
         """The keys and numbers of the messages in *logs*, as a consumer hands them out that reads
@@ -193,7 +234,10 @@ async def grow_twice(cluster: Cluster, step: str, skip: int) -> None:
                     producers.start_soon(growing.write, environment, number)
                 for count in (4, 8):
                     await growing.grow(count)
-        logs = await growing.logs(client)
+        logs = await growing.logs(await cluster.environment("reader"))
+        with pytest.raises(NotDeliveredError, match="can't keep the order"):
+            async with client.producer() as producer:
+                await producer.send("orders", b"one", key=b"key")
         tasks.cancel_scope.cancel()
     read = growing.as_read(logs)
     for number in range(PRODUCERS):

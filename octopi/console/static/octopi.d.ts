@@ -188,6 +188,10 @@ export interface TopicInfo {
   topic_id: string;
   partitions: PartitionInfo[];
   options: Record<string, number | boolean | null>;
+  /** Its lists of partitions, the oldest first, if it got others while it was in use. */
+  generations?: { number: number; partitions: number[]; sealed: number[] }[];
+  /** Where the partitions are that only have sealed logs of it. */
+  sealed_partitions?: PartitionInfo[];
 }
 
 export interface ClusterInfo {

@@ -3,7 +3,7 @@
 import { openConnection } from "./connection.js";
 import { Entrances } from "./entrances.js";
 import { OctopiError } from "./errors.js";
-import { readers } from "./placement.js";
+import { readers, requireOneGeneration } from "./placement.js";
 import { isUnanswered, Route } from "./route.js";
 import { Backoff, sleep, unlessAborted, within } from "./waiting.js";
 
@@ -170,6 +170,7 @@ export class Cluster {
     const entry = { info: null, promise: null, create };
     entry.promise = this.askRegisterOnce({ type: "describe_topic", topic: name, create }, "topic_description", !create).then(
       ({ topic }) => {
+        requireOneGeneration(topic);
         this.#described.set(name, topic);
         return (entry.info = topic);
       },

@@ -2,6 +2,13 @@
 
 import { OctopiError } from "./errors.js";
 
+// Refuses a topic that got other partitions while it was in use: the list of partitions alone does not
+// say in which order its logs are read, nor which of them takes a message.
+export function requireOneGeneration(info) {
+  if (!info.generations?.length) return;
+  throw new OctopiError("unsupported_version", `topic ${info.topic} got other partitions: this client can't keep the order; load a newer one`);
+}
+
 export function placeOf(info, partition) {
   const place = info.partitions.find((one) => one.partition === partition);
   if (!place) {

@@ -18,6 +18,7 @@ from octopi.roles.answers import refuse
 from octopi.roles.broker.asks import DeciderAsks
 from octopi.roles.broker.peer_connection import AskingClient
 from octopi.roles.broker.services.context import ClientContext
+from octopi.roles.earlier_clients import passed_to
 from octopi.storage.brief_lock import BriefLock
 from octopi.transport.memory_budget import ASKS
 from octopi.transport.pending_requests import Numbered
@@ -75,4 +76,5 @@ class ForwardingService(Service):
             self._places = trio.Semaphore(ASKS_PER_CLIENT_MAX)
         client = AskingClient(self._connection.entry, self._places, self._connection)
         answer = await self._peer.ask(message, client)
-        self._connection.post(EncodedAnswer(message.request, answer))
+        told = passed_to(self._connection.version, message, answer)
+        self._connection.post(EncodedAnswer(message.request, told))

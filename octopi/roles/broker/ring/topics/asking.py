@@ -43,6 +43,7 @@ from octopi.transport.services import ServiceSession
 from octopi.transport.turns import ConnectionTurn
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
+from octopi.wire.common import PROTOCOL_VERSION
 
 _ONE_TOPIC: Final = m.DescribeTopic | m.CreateTopic | m.AlterTopic | m.DeleteTopic
 _LOOKUPS: Final = frozenset({m.DescribeTopic, m.ListTopics, m.DescribeCluster})
@@ -66,6 +67,12 @@ class _OwnAnswer(DeciderClient):
         """That of the client's connection."""
         assert self.client.connection is not None
         return self.client.connection.outbox
+
+    @property
+    def version(self) -> int:
+        """That of the client's connection; the newest, if the answer is not sent there."""
+        connection = self.client.connection
+        return PROTOCOL_VERSION if connection is None else connection.version
 
     @property
     def turn(self) -> ConnectionTurn | None:
