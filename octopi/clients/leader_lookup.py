@@ -60,14 +60,21 @@ class LeaderLookup:
         """When `place` last failed to reach the register."""
 
     async def topic(
-        self, name: str, *, create: bool = False, other_than: TopicInfo | None = None
+        self,
+        name: str,
+        *,
+        create: bool = False,
+        other_than: TopicInfo | None = None,
+        follows_generations: bool = False,
     ) -> TopicInfo:
         """What is known about a topic; if nothing is, the register is asked.
 
         *other_than*: an earlier result that proved wrong; it is not returned again.
+        *follows_generations*: the caller can handle a topic of several generations.
 
         Raises:
-          RefusedError: UNSUPPORTED_VERSION, if this client can't follow the topic.
+          RefusedError: UNSUPPORTED_VERSION, if the topic has several generations, and the caller can't
+            follow them.
           OctopiError: any error of the request to the register.
         """
         known = self._topics.setdefault(name, _Known())
@@ -77,7 +84,8 @@ class LeaderLookup:
                     known.info = None
                     known.learn(await self._describe(name, create))
         assert known.info is not None
-        require_one_generation(known.info)
+        if not follows_generations:
+            require_one_generation(known.info)
         return known.info
 
     def brokers(self, name: str, partition: int) -> list[str]:
