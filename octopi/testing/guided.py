@@ -1,10 +1,9 @@
 """Searches for a failure: each run of a test is chosen by what the runs before it have shown.
 
-The first run draws its faults by chance, as `simulated` does.  After it, two of
-three runs take a new seed, and their faults strike at moments that were tried least
-(`octopi.testing.guided_draws`); every third one repeats the beginning of a run that showed
-something rare, and goes another way shortly before that (`octopi.testing.rare_events`): with other
-faults, delays and orders of tasks.
+The first run draws its faults by chance, as `simulated` does.  After it, three of four runs take a
+new seed, and their faults strike at moments that were tried least (`octopi.testing.guided_draws`);
+every fourth one repeats the beginning of a run that showed something rare, and goes another way
+shortly before that (`octopi.testing.rare_events`): with other faults, delays and orders of tasks.
 
 All of it depends on the seed only, so the same failure is found in the same run each time.
 """
