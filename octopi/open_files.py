@@ -206,3 +206,9 @@ class OpenFiles:
     def closed(self, file: SystemFile) -> None:
         """*file* was closed."""
         self._files.pop(file, None)
+
+    def close_all(self) -> None:
+        """Close all files that have a descriptor, and what syncs them together."""
+        for file in list(self._files):
+            file.close()
+        self._groups.clear()

@@ -215,6 +215,10 @@ class SystemDisk:
     def open(self, path: str, *, create: bool = False) -> SystemFile:
         return SystemFile(path, open_descriptor(path, create=create), self._open_files)
 
+    def close(self) -> None:
+        """Close all files that are open."""
+        self._open_files.close_all()
+
     def read_file(self, path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()

@@ -145,10 +145,11 @@ async def place_for_node(
             url: str = await nursery.start(listen_beside)
             _log.info("metrics", url=f"{url.replace('ws://', 'http://')}/metrics")
         site.open_stream = net.open_stream
-        here = Environment(clock, net, SystemDisk(), SystemRandomness(), stopwatch=stopwatch)
+        disk = SystemDisk()
+        here = Environment(clock, net, disk, SystemRandomness(), stopwatch=stopwatch)
         keep_freed_memory()
         nursery.start_soon(collect_garbage)
-        with _traced(here, settings.trace, role, listen) as observed:
+        with closing(disk), _traced(here, settings.trace, role, listen) as observed:
             yield NodePlace(observed, shelter, site, nursery, ready, secrets)
         nursery.cancel_scope.cancel()
 

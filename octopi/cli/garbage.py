@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
+import attrs
 import trio
 
 SHARE: Final = 0.01
@@ -32,18 +35,44 @@ def interval_s(took_s: float) -> float:
     return max(INTERVAL_S_MIN, took_s / SHARE)
 
 
+@attrs.define
+class _Collector:
+    """Python's collector, which all nodes of this process share."""
+
+    node_count: int = 0
+    """How many nodes collect now."""
+    usual: tuple[int, int, int] = (0, 0, 0)
+    """Its thresholds before the first of them began."""
+
+    @contextmanager
+    def left_to_nodes(self) -> Iterator[None]:
+        """Let it begin no full collection by itself, until the last node has ended."""
+        if self.node_count == 0:
+            self.usual = gc.get_threshold()
+            gc.set_threshold(_YOUNG_COUNT, _MIDDLE_COUNT, _NEVER)
+        self.node_count += 1
+        try:
+            yield
+        finally:
+            self.node_count -= 1
+            if self.node_count == 0:
+                gc.set_threshold(*self.usual)
+                gc.unfreeze()
+
+
+_COLLECTOR: Final = _Collector()
+
+
 async def collect_garbage() -> None:
-    """Collect the garbage of this process, until cancelled.
+    """Collect the garbage of this process, until cancelled.  Several nodes of it may do so at once.
 
     Objects that exist at the beginning belong to the program itself and live until it ends, so they
     are frozen, and no collection visits them; a collection of them would take 30 ms.
     """
     gc.collect()
     gc.freeze()
-    usual = gc.get_threshold()
-    gc.set_threshold(_YOUNG_COUNT, _MIDDLE_COUNT, _NEVER)
     took_s = 0.0
-    try:
+    with _COLLECTOR.left_to_nodes():
         while True:
             await trio.sleep(interval_s(took_s))
             _, _, survived_count = gc.get_count()
@@ -51,5 +80,3 @@ async def collect_garbage() -> None:
                 began = time.perf_counter()
                 gc.collect()
                 took_s = time.perf_counter() - began
-    finally:
-        gc.set_threshold(*usual)

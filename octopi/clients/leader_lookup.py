@@ -73,8 +73,8 @@ class LeaderLookup:
         *follows_generations*: the caller can handle a topic of several generations.
 
         Raises:
-          RefusedError: UNSUPPORTED_VERSION, if the topic has several generations, and the caller can't
-            follow them.
+          RefusedError: UNSUPPORTED_VERSION, if the topic has several generations, and the caller
+            can't follow them.
           OctopiError: any error of the request to the register.
         """
         known = self._topics.setdefault(name, _Known())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,23 @@ async def samples(url: str) -> dict[tuple[str, ...], float]:
                 sample.value
             )
     return found
+
+
+def open_files(directory: Path) -> list[str]:
+    """The files below *directory* that this process has open."""
+    links = []
+    for one in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # it is closed by now
+            links.append(str(one.readlink()))
+    return [one for one in links if one.startswith(str(directory))]
+
+
+async def test_a_node_that_has_ended_leaves_no_file_open(tmp_path: Path) -> None:
+    async with serving_nodes(tmp_path) as nodes:
+        await written(nodes)
+        assert open_files(tmp_path)
+    gc.collect()  # the descriptor of a file system goes with its object
+    assert open_files(tmp_path) == []
 
 
 async def test_every_node_says_who_it_is_and_that_it_can_be_used(tmp_path: Path) -> None:

@@ -72,3 +72,26 @@ async def test_python_begins_no_full_collection_by_itself_while_a_node_collects(
         nursery.cancel_scope.cancel()
     assert gc.get_threshold() == usual
     assert len(collector.collected_at) == 1
+
+
+@pytest.mark.parametrize("last", [0, 1])
+async def test_python_collects_as_before_when_the_last_node_of_a_process_has_ended(
+    last: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    usual = gc.get_threshold()
+    scopes = [trio.CancelScope(), trio.CancelScope()]
+
+    async def collect(scope: trio.CancelScope) -> None:
+        with scope:
+            await garbage.collect_garbage()
+
+    async with trio.open_nursery() as nursery:
+        for scope in scopes:
+            nursery.start_soon(collect, scope)
+            await trio.testing.wait_all_tasks_blocked()
+        scopes[1 - last].cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        assert gc.get_threshold()[2] > 1_000_000
+        scopes[last].cancel()
+    assert gc.get_threshold() == usual
+    assert gc.get_freeze_count() == 0

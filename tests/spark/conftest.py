@@ -50,6 +50,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(600))
 
 
+DESCRIPTORS_MAX = 900
+"""Spark's driver waits with select(), which knows no descriptor above 1,023: with more open files
+it would wait for its Java for ever, without a word."""
+
+
+@pytest.fixture(autouse=True)
+def _few_files_are_open() -> None:
+    count = len(os.listdir("/proc/self/fd"))
+    assert count <= DESCRIPTORS_MAX, f"tests before this one left {count} files open"
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     settings = SMALL_JOB | {
