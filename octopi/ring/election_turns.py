@@ -1,4 +1,7 @@
-"""When a broker holds the election of a partition: whether one is wanted, and whose turn it is."""
+"""When a broker holds the election of a partition: whether one is wanted, and whose turn it is.
+
+And when it finds out the newest value instead.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import attrs
 from octopi.coordination.agreed_partition import AgreedPartition
 from octopi.coordination.in_sync_changes import newest_set
 from octopi.identifiers import BrokerId, Incarnation, PartitionId
-from octopi.limits import ELECTION_TURN_S, ELECTION_WAIT_S
+from octopi.limits import AGREEMENT_TIMEOUT_S, ELECTION_TURN_S, ELECTION_WAIT_S
 
 
 @attrs.frozen
@@ -42,6 +45,8 @@ class ElectionTurns:
         """Until when this broker holds none."""
         self._doubts_at = -inf
         """Not before then is it found out whether there is a newer value."""
+        self._kept_out_since: float | None = None
+        """Since when a broker has been there without being registered."""
 
     def wait(self, now: float) -> None:
         """Another broker has a chance to hold one first."""
@@ -89,3 +94,27 @@ class ElectionTurns:
             return False
         self._doubts_at = now + ELECTION_WAIT_S
         return True
+
+    def is_kept_out(self, agreed: AgreedPartition, now: float, seen: SeenBrokers) -> bool:
+        """Whether the leader is to have the newest value repeated: a broker has been there for as
+        long as a change may take, and is not registered.
+
+        Its acceptor may have accepted an election that the others refused, because they hear the
+        leader.  Then all that it proposes follows from that election, and is refused, too.  What
+        the leader proposes is not.
+        """
+        if not _is_unregistered_there(agreed, seen):
+            self._kept_out_since = None
+        elif self._kept_out_since is None:
+            self._kept_out_since = now
+        elif now >= self._kept_out_since + AGREEMENT_TIMEOUT_S:
+            self._kept_out_since = now
+            return True
+        return False
+
+
+def _is_unregistered_there(agreed: AgreedPartition, seen: SeenBrokers) -> bool:
+    """Whether a broker is there that has to be registered, and is not."""
+    registered = {one.broker: one.incarnation for one in agreed.incarnations}
+    waiting = seen.live & {*agreed.record.replicas, *registered}
+    return any(one not in registered or seen.is_suspected(one, registered[one]) for one in waiting)

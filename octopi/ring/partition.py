@@ -16,6 +16,8 @@ the leader is suspected, restarted    when its turn comes, this broker announces
 or registered anew, nobody is in      replicas have accepted it, the broker proposes the decision
 sync, or an epoch was announced and
 not decided
+this broker leads, and another one    it has the newest value repeated (`ElectionTurns.is_kept_out`)
+is there and not registered
 the leader can't lead any more        it announces an epoch itself
 a value was chosen                    the replica acts on its record
 ====================================  ==============================================================
@@ -261,6 +263,8 @@ class RingPartition:
         """Time has passed, or what is seen of the others has changed."""
         effects = self._perform(self._proposer.tick(now), now)
         effects += self._keep_registered(now)
+        if self.leads and self._turns.is_kept_out(self.agreed, now, seen):
+            effects += self.read(now)
         election = self._election
         if election is None:
             if self._is_my_turn(now, seen):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from octopi.agreement.heard import HeardBrokers
+from octopi.coordination.agreed_partition import decode_partition
 from octopi.coordination.election import ElectionGoal
 from octopi.identifiers import BrokerId, Epoch, Incarnation
 from octopi.limits import FENCE_S, SUSPECT_S
@@ -144,6 +146,50 @@ def test_a_follower_that_is_cut_off_deposes_nobody() -> None:
     world.settle(4.0)
     assert world.agreed.announced == 1
     assert in_sync(world) == [1, 2, 3]
+
+
+def refused(world: PartitionWorld, broker: int) -> None:
+    """A broker alone does not hear the leader, holds an election, and accepts it alone."""
+    host = world.hosts[BrokerId(broker)]
+    assert host.partition is not None
+    host.heard = HeardBrokers(host.now - 10)
+    world.do(host, host.partition.hold(ElectionGoal(), host.now))
+    for _ in range(4):  # its first ballot may be too low
+        world.flow()
+        world.pass_time(0.02)
+    accepted = host.acceptor.state.value
+    assert accepted is not None
+    assert decode_partition(accepted.content).announced == 2, "its own acceptor has accepted it"
+    assert world.agreed.announced == 1, "the others have not"
+
+
+def test_a_broker_whose_election_was_refused_is_registered_and_in_sync_after_its_restart() -> None:
+    world = running(acceptors=3)
+    stop(world, 2)
+    world.settle(1.0)
+    start(world, 2)
+    world.pass_time(0.05)
+    world.flow()
+    assert in_sync(world) == [1, 3], "it does not follow yet, so the leader has nothing to propose"
+    refused(world, 2)
+    stop(world, 2)
+    start(world, 2)
+    world.settle(8.0)
+    assert in_sync(world) == [1, 2, 3]
+    assert world.produced()
+
+
+def test_so_it_is_while_it_is_needed_for_a_majority() -> None:
+    world = running(acceptors=3)
+    stop(world, 3)
+    world.settle(3.0)
+    refused(world, 2)
+    stop(world, 2)
+    world.settle(3.0)
+    start(world, 2)
+    world.settle(8.0)
+    assert in_sync(world) == [1, 2]
+    assert world.produced()
 
 
 def test_who_hears_late_that_a_leader_was_replaced_replaces_nobody() -> None:
