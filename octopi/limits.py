@@ -727,6 +727,10 @@ to begin."""
 RELAY_SETS_LOOK_S: Final = 1.0
 """The interval at which a register sees whether relay sets have to change."""
 
+RELAY_SETS_BALANCE_S: Final = 15.0
+"""How long brokers and relay sets have been as they are before a member moves to a broker that is in
+fewer sets.  It has to fetch all that the others hold."""
+
 RELAY_BUFFER_BYTES: Final = 16 * MIB
 RELAY_BUFFER_BYTES_MIN: Final = 64 * KIB
 RELAY_BUFFER_BYTES_MAX: Final = 1024 * MIB
