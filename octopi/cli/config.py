@@ -149,6 +149,12 @@ class BrokerSettings:
         "id and address of each relay, its own as well, as 1=ws://a:7001,2=ws://b:7001,...: the "
         "broker keeps topics in memory together with them, and no logs",
     )
+    relay_place: str = _setting(
+        "",
+        "OCTOPI_RELAY_PLACE",
+        "which of the relays hold which topics, as prices.*=1+2+3,games.*=3+4+5,...: of the "
+        "patterns that match, the first one counts; the hash of its name places any other topic",
+    )
     advertise: str = _setting(
         "", "OCTOPI_ADVERTISE", "address that clients connect to (empty: the address it listens at)"
     )

@@ -88,9 +88,7 @@ def next_set(
     return None
 
 
-def balancing_set(
-    brokers: RelayBrokers, sets: Iterable[RelaySetRecord]
-) -> RelaySetRecord | None:
+def balancing_set(brokers: RelayBrokers, sets: Iterable[RelaySetRecord]) -> RelaySetRecord | None:
     """The set that is to get a member more, so that the broker that is in the most *sets* can leave
     it then; None: they are spread, or a set changes anyway.
 

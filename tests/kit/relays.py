@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import trio
@@ -11,6 +11,7 @@ from octopi.identifiers import BrokerId, PartitionId
 from octopi.limits import PARTITION_COUNT_DEFAULT
 from octopi.relay.buffer import BufferBounds
 from octopi.relay.member import RelayMember
+from octopi.roles.broker.relay.mesh import PlacedStreams
 from octopi.roles.broker.relay.node import RelayBroker, run_relay_broker
 from octopi.roles.broker.relay.options import RelayOptions
 from octopi.testing import Cluster
@@ -31,6 +32,7 @@ class RelaysOfHosts:
         partitions: int = PARTITION_COUNT_DEFAULT,
         replicas: int = 3,
         bounds: BufferBounds | None = None,
+        placed: Sequence[PlacedStreams] = (),
     ) -> None:
         self.cluster = cluster
         self.names = list(names)
@@ -41,6 +43,7 @@ class RelaysOfHosts:
         self.errors: dict[str, list[Exception]] = {}
         self._partitions, self._replicas = partitions, replicas
         self._bounds = bounds or BufferBounds()
+        self._placed = placed
 
     @property
     def addresses(self) -> list[str]:
@@ -77,6 +80,7 @@ class RelaysOfHosts:
             partition_count=self._partitions,
             replica_count=self._replicas,
             bounds=self._bounds,
+            placed=self._placed,
         )
 
         def show(node: RelayBroker) -> None:

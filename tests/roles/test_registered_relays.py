@@ -296,7 +296,7 @@ async def test_a_relay_topic_is_placed_in_one_relay_partition(cluster: Cluster) 
     async with cluster.client() as client:
         total = (await client.admin.describe_cluster()).partition_count
         for places in ([0, 1], [], [total]):
-            with pytest.raises(RefusedError, match="one partition|different numbers") as refused:
+            with pytest.raises(RefusedError, match=r"one partition|different numbers") as refused:
                 await client.create_topic("wrong", kind="relay", partition_ids=places)
             assert refused.value.status == Status.INVALID_OPTION
         for number in range(total):

@@ -91,7 +91,8 @@ async def run_relay_broker(
       StorageError: if the directory can't be read or written, or has forgotten starts.
       UnreachableError: if it can't listen at the address.
     """
-    mesh = RelayMesh(options.relays, options.partition_count, options.replica_count)
+    counts = options.partition_count, options.replica_count
+    mesh = RelayMesh(options.relays, *counts, options.placed)
     if options.broker not in mesh.relays:
         raise InvalidOptionError(f"relay {options.broker} (--id) is not in --relay-peers")
     disk, data_directory = environment.disk, options.data_directory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -13,6 +13,7 @@ from octopi.limits import (
     REPLICA_COUNT_DEFAULT,
 )
 from octopi.relay.buffer import BufferBounds
+from octopi.roles.broker.relay.mesh import PlacedStreams
 from octopi.security.authenticator import Authenticator
 from octopi.security.join_secret import SecretSource
 from octopi.transport.handshake import NodeCredentials, TokenSource
@@ -33,6 +34,8 @@ class RelayOptions:
     partition_count: int = PARTITION_COUNT_DEFAULT
     replica_count: int = REPLICA_COUNT_DEFAULT
     """The members of each relay set, if there are as many relays."""
+    placed: Sequence[PlacedStreams] = ()
+    """Which relays hold which streams: the same on all relays."""
     bounds: BufferBounds = attrs.field(factory=BufferBounds)
     """What is kept of each stream."""
     agent: str = "octopi-node"
