@@ -57,6 +57,7 @@ async def run_relay_node(
             partition_count=partitions,
             replica_count=replicas,
             placed=placed,
+            relay_memory_bytes=settings.relay_memory,
             agent=AGENT,
             token=place.shelter.token,
             authenticator=place.shelter.authenticator,

@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from octopi.identifiers import BrokerId, PartitionId
-from octopi.limits import PARTITION_COUNT_DEFAULT
+from octopi.limits import PARTITION_COUNT_DEFAULT, RELAY_MEMORY_BYTES
 from octopi.relay.buffer import BufferBounds
 from octopi.relay.member import RelayMember
 from octopi.roles.broker.relay.mesh import PlacedStreams
@@ -33,6 +33,7 @@ class RelaysOfHosts:
         replicas: int = 3,
         bounds: BufferBounds | None = None,
         placed: Sequence[PlacedStreams] = (),
+        memory_bytes: int = RELAY_MEMORY_BYTES,
     ) -> None:
         self.cluster = cluster
         self.names = list(names)
@@ -43,7 +44,7 @@ class RelaysOfHosts:
         self.errors: dict[str, list[Exception]] = {}
         self._partitions, self._replicas = partitions, replicas
         self._bounds = bounds or BufferBounds()
-        self._placed = placed
+        self._placed, self._memory_bytes = placed, memory_bytes
 
     @property
     def addresses(self) -> list[str]:
@@ -81,6 +82,7 @@ class RelaysOfHosts:
             replica_count=self._replicas,
             bounds=self._bounds,
             placed=self._placed,
+            relay_memory_bytes=self._memory_bytes,
         )
 
         def show(node: RelayBroker) -> None:

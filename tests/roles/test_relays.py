@@ -311,6 +311,37 @@ async def test_each_relay_holds_the_streams_that_match_its_patterns_and_no_other
 
 
 @simulated(brokers=1, oracle=False)
+async def test_all_topics_of_a_relay_together_keep_within_its_memory(cluster: Cluster) -> None:
+    size_max, size = 1 << 20, 50_000
+    relays = RelaysOfHosts(cluster, partitions=2, memory_bytes=size_max)
+    relays.start()
+    await relays.alike()
+    topics = [f"prices-{number}" for number in range(6)]
+    environment = await cluster.environment("client")
+    async with connect(relays.addresses, environment=environment) as client:
+        async with client.producer() as producer:
+            for topic in topics:
+                for _ in range(8):
+                    await producer.send(topic, bytes(size))
+                for node in relays.running().values():
+                    members = [one.member for one in node.partitions.values()]
+                    held = sum(one.held_bytes for one in members if one is not None)
+                    assert held <= size_max + 2 * size
+        await relays.alike()
+        evicted = [node.memory.evicted_bytes for node in relays.running().values()]
+        assert all(evicted), "every relay has left something out"
+        counts: list[int] = []
+        for topic in topics:
+            async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
+                counts.append(len([one async for one in consumer]))
+        assert counts[0] < 8, "the topic that was silent for longest lost its oldest messages"
+        assert counts[-1] == 8, "the newest one has all of its own"
+        cluster.kill("b", restart_s=0.2)
+        await cluster.sleep(1.0)
+        await relays.alike()
+
+
+@simulated(brokers=1, oracle=False)
 async def test_a_relay_whose_disk_was_lost_counts_on_from_what_others_know(
     cluster: Cluster,
 ) -> None:

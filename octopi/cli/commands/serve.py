@@ -51,7 +51,7 @@ _NOT_OF_RELAYS: Final[tuple[str, ...]] = (
 )
 """What a relay of a static list has no use for."""
 
-_NOT_OF_RING: Final[tuple[str, ...]] = ("register", "id", "workers")
+_NOT_OF_RING: Final[tuple[str, ...]] = ("register", "id", "workers", "relay_memory")
 """What a broker of a ring has no use for."""
 
 
@@ -113,6 +113,12 @@ _NOT_OF_RING: Final[tuple[str, ...]] = ("register", "id", "workers")
     "--relay-place",
     metavar="PATTERN=ID+ID+ID,...",
     help="Broker with --relay-peers: " + help_text(BrokerSettings, "relay_place"),
+)
+@click.option(
+    "--relay-memory",
+    type=int,
+    metavar="BYTES",
+    help="Broker: " + help_text(BrokerSettings, "relay_memory"),
 )
 @click.option(
     "--advertise",

@@ -10,6 +10,7 @@ from octopi.identifiers import BrokerId
 from octopi.limits import (
     MEMORY_BUDGET_BYTES,
     PARTITION_COUNT_DEFAULT,
+    RELAY_MEMORY_BYTES,
     REPLICA_COUNT_DEFAULT,
 )
 from octopi.relay.buffer import BufferBounds
@@ -38,6 +39,8 @@ class RelayOptions:
     """Which relays hold which streams: the same on all relays."""
     bounds: BufferBounds = attrs.field(factory=BufferBounds)
     """What is kept of each stream."""
+    relay_memory_bytes: int = RELAY_MEMORY_BYTES
+    """What is kept of all streams together; see `octopi.relay.memory`."""
     agent: str = "octopi-node"
     token: TokenSource = lambda: None
     authenticator: Authenticator | None = None
