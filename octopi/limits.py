@@ -727,6 +727,10 @@ to begin."""
 RELAY_SETS_LOOK_S: Final = 1.0
 """The interval at which a register sees whether relay sets have to change."""
 
+RELAY_SETS_BALANCE_S: Final = 15.0
+"""How long brokers and relay sets have been as they are before a member moves to a broker in fewer
+sets.  It has to fetch all that the others hold."""
+
 RELAY_BUFFER_BYTES: Final = 16 * MIB
 RELAY_BUFFER_BYTES_MIN: Final = 64 * KIB
 RELAY_BUFFER_BYTES_MAX: Final = 1024 * MIB
@@ -735,6 +739,16 @@ RELAY_BUFFER_BYTES_MAX: Final = 1024 * MIB
 RELAY_BUFFER_TRANSACTIONS: Final = 100_000
 RELAY_BUFFER_AGE_S: Final = 600.0
 """What a relay keeps of one stream: the newest records within all three bounds."""
+
+RELAY_MEMORY_BYTES: Final = 1024 * MIB
+"""What all streams of a broker hold together, if nothing else is set (`--relay-memory`)."""
+
+RELAY_MEMORY_BYTES_MIN: Final = 32 * MIB
+"""The least that may be set: one buffer of the usual size, and as much again."""
+
+RELAY_MEMORY_LOOK_S: Final = 0.5
+"""How often a broker looks for room while its memory for streams is full of what waits for a
+quorum."""
 
 RELAY_TICK_S: Final = 0.02
 """How often a relay looks whether something is due."""

@@ -73,13 +73,14 @@ def generation_fields(generation: Generation) -> dict[str, Any]:
 
 def relay_set_fields(record: RelaySetRecord) -> dict[str, Any]:
     """What is stored of *record*."""
-    return {
+    fields = {
         "partition": record.partition,
         "version": record.version,
         "members": list(record.members),
         "in_force": record.in_force,
         "size": record.size,
     }
+    return {**fields, "pinned": True} if record.pinned else fields
 
 
 def stream_fields(stream: StreamDefinition) -> dict[str, Any]:

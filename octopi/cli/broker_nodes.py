@@ -51,6 +51,7 @@ async def run_broker_node(
             agent=AGENT,
             token=place.shelter.token,
             authenticator=place.shelter.authenticator,
+            relay_memory_bytes=settings.relay_memory,
             memory_budget_bytes=common.memory_budget,
         )
 

@@ -26,6 +26,8 @@ from octopi.limits import (
     MEMORY_BUDGET_BYTES,
     MEMORY_BUDGET_BYTES_MIN,
     PARTITION_COUNT_DEFAULT,
+    RELAY_MEMORY_BYTES,
+    RELAY_MEMORY_BYTES_MIN,
     REPLICA_COUNT_DEFAULT,
     RETIRED_KEEP_S,
 )
@@ -148,6 +150,19 @@ class BrokerSettings:
         "OCTOPI_RELAY_PEERS",
         "id and address of each relay, its own as well, as 1=ws://a:7001,2=ws://b:7001,...: the "
         "broker keeps topics in memory together with them, and no logs",
+    )
+    relay_place: str = _setting(
+        "",
+        "OCTOPI_RELAY_PLACE",
+        "which of the relays hold which topics, as prices.*=1+2+3,games.*=3+4+5,...: of the "
+        "patterns that match, the first one counts; the hash of its name places any other topic",
+    )
+    relay_memory: int = _setting(
+        RELAY_MEMORY_BYTES,
+        "OCTOPI_RELAY_MEMORY",
+        "bytes of memory for all topics in memory together; beyond it those that were silent for "
+        "longest lose their oldest messages",
+        least=RELAY_MEMORY_BYTES_MIN,
     )
     advertise: str = _setting(
         "", "OCTOPI_ADVERTISE", "address that clients connect to (empty: the address it listens at)"

@@ -13,6 +13,7 @@ from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.nodes import addresses_in, begin_broker
 from octopi.identifiers import BrokerId
 from octopi.limits import BROKER_ID_MAX
+from octopi.roles.broker.relay.mesh import PlacedStreams
 from octopi.roles.broker.relay.node import run_relay_broker
 from octopi.roles.broker.relay.options import RelayOptions
 
@@ -33,7 +34,7 @@ async def run_relay_node(
       InvalidOptionError: if the list of relays is wrong.
       OctopiError: see `octopi.roles.broker.relay.node.run_relay_broker`.
     """
-    relays = relays_in(settings.relay_peers)
+    relays, placed = relays_in(settings.relay_peers), places_in(settings.relay_place)
     me = settings.id
     if me is None or me not in relays:
         raise CommandError(
@@ -55,6 +56,8 @@ async def run_relay_node(
             secrets=secrets,
             partition_count=partitions,
             replica_count=replicas,
+            placed=placed,
+            relay_memory_bytes=settings.relay_memory,
             agent=AGENT,
             token=place.shelter.token,
             authenticator=place.shelter.authenticator,
@@ -89,3 +92,23 @@ def relays_in(text: str) -> dict[BrokerId, str]:
             )
         relays[broker] = address
     return relays
+
+
+def places_in(text: str) -> list[PlacedStreams]:
+    """Which relays hold which topics, as in ``prices.*=1+2+3,games.*=3+4+5``.
+
+    Raises:
+      CommandError: if it has another form.
+    """
+    placed: list[PlacedStreams] = []
+    for one in addresses_in(text) if text else []:
+        pattern, _, members = one.partition("=")
+        numbers = members.split("+")
+        if not pattern or not all(each.isascii() and each.isdecimal() for each in numbers):
+            raise CommandError(
+                f"--relay-place: {one!r} places no topics; write prices.*=1+2+3: a topic name, in "
+                "which * stands for any characters, and ids of relays",
+                ExitCode.USAGE,
+            )
+        placed.append(PlacedStreams(pattern, tuple(BrokerId(int(each)) for each in numbers)))
+    return placed

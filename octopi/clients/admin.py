@@ -344,6 +344,9 @@ class Admin:
         """Give a relay partition these *members*.  One after the other is added or removed; return
         when the last of these changes is in force.  After a time-out, call it again.
 
+        They stay members while they are there.  With an empty list the register may move them
+        again, so that each broker is in about as many sets as others.
+
         Raises:
           RefusedError: UNKNOWN_PARTITION; INVALID_OPTION, if there is no such broker, two are on
               one host, or they are too few; NO_BROKER, if a new one doesn't run; NOT_READY, if the

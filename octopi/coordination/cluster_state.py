@@ -244,7 +244,7 @@ class ClusterState:
                 self._removed_topic(entry.topic_id, entry.broker)
             case RelaySetDecided(relays):
                 before = self.relay_sets.get(relays.partition)
-                assert before is None or before.number < relays.number, "sets only go forward"
+                assert before is None or before.may_become(relays), "sets only go forward"
                 self.relay_sets[relays.partition] = relays
 
     def _keep(self, topic: TopicRecord) -> None:

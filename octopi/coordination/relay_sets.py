@@ -2,6 +2,10 @@
 
 Pure functions.  No two members of a set are placed on one machine.  A set changes by one member at
 a time, and the next change waits until the members have brought the last one into force.
+
+Sets are spread by number, as their sequencers are (`octopi.coordination.relay_balance`): a broker
+that is in two sets more than another one gives one up (`balancing_set`).  Each such change makes
+the sum of the squares of these numbers smaller, so changes end, and no member goes to and fro.
 """
 
 from __future__ import annotations
@@ -71,12 +75,46 @@ def next_set(
     leaving = [one for one in members if one in brokers.leaving]
     spare = _spare(members, brokers, known, leaving=leaving)
     if len(members) > record.size:
-        return _without(record, [*gone, *leaving, *_most_loaded(members, known)][0])
+        shared = brokers.machines.shared(members)
+        first = sorted(
+            _most_loaded(members, known),
+            key=lambda one: (one not in gone, one not in shared, one not in leaving),
+        )
+        return _without(record, first[0])
     if gone and len(members) > RELAYS_MIN - 1:
         return _without(record, gone[0])
     if spare is not None and (len(members) < record.size or leaving):
         return _changed(record, [*members, spare])
     return None
+
+
+def balancing_set(brokers: RelayBrokers, sets: Iterable[RelaySetRecord]) -> RelaySetRecord | None:
+    """The set that is to get a member more, so that the broker that is in the most *sets* can leave
+    it then; None: they are spread, or a set changes anyway.
+
+    Sets whose members an operator has named stay as they are.
+    """
+    known = list(sets)
+    unfit = {*brokers.gone, *brokers.leaving}
+    if not all(one.in_force and len(one.members) == one.size for one in known):
+        return None
+    if any(one in unfit for record in known for one in record.members):
+        return None
+    held = _held(known)
+    best: tuple[int, PartitionId, RelaySetRecord] | None = None
+    for record in known:
+        if record.pinned or len(record.members) >= RELAYS_MAX:
+            continue
+        for number, one in enumerate(_most_loaded(record.members, known)):
+            spare = _spare(record.members, brokers, known, leaving=[one])
+            if spare is None or held[one] - held[spare] < 2:
+                continue
+            if number and brokers.machines.of(one) != brokers.machines.of(spare):
+                continue  # the first of them would leave, and not this one
+            wanted = _changed(record, [*record.members, spare])
+            step = held[spare] - held[one], record.partition, wanted
+            best = step if best is None else min(best, step, key=lambda step: step[:2])
+    return None if best is None else best[2]
 
 
 def step_towards(record: RelaySetRecord, wanted: Collection[BrokerId]) -> RelaySetRecord | None:
@@ -96,7 +134,7 @@ def _spare(
 ) -> BrokerId | None:
     """A broker that may become a member beside *members*, of whom some are *leaving*."""
     taken = brokers.machines.of_all(one for one in members if one not in leaving)
-    held = Counter(one for record in sets for one in record.members)
+    held = _held(sets)
     free = [
         one
         for one in brokers.willing
@@ -106,8 +144,13 @@ def _spare(
 
 
 def _most_loaded(members: Collection[BrokerId], sets: Iterable[RelaySetRecord]) -> list[BrokerId]:
-    held = Counter(one for record in sets for one in record.members)
+    held = _held(sets)
     return sorted(members, key=lambda one: (-held[one], one))
+
+
+def _held(sets: Iterable[RelaySetRecord]) -> Counter[BrokerId]:
+    """In how many *sets* each broker is."""
+    return Counter(one for record in sets for one in record.members)
 
 
 def _without(record: RelaySetRecord, member: BrokerId) -> RelaySetRecord:

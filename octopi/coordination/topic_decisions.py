@@ -106,7 +106,8 @@ class TopicDecisions:
         """Create a topic on partitions whose leaders are live, placing partitions that no broker
         has yet.  *beside*: a topic whose partitions the new one gets, in the same order.
         *stream*: what it is as a stream over HTTP.  *placement*: how partitions are chosen that
-        are not named.  A topic of the *kind* relay has one relay partition, chosen by its name.
+        are not named.  A topic of the *kind* relay has one relay partition, chosen by its name if
+        it isn't named.
 
         Raises:
           InvalidTopicError: if *name* is not a legal name.
@@ -128,8 +129,13 @@ class TopicDecisions:
         if most_topics is not None and self._state.topic_count_of(creator.subject) >= most_topics:
             raise exceeded("topics that it created", most_topics)
         if kind == TopicKind.RELAY:
-            is_plain = partitions is None and partition_count == 1 and not beside and stream is None
-            return self._create_relayed(checked, topic_id, options, creator, is_plain=is_plain)
+            is_plain = len(partitions or [0]) == partition_count == 1 and not beside
+            if not is_plain or stream is not None:
+                raise RefusedError(
+                    "a relay topic has one partition, and is no stream over HTTP",
+                    Status.INVALID_OPTION,
+                )
+            return self._create_relayed(checked, topic_id, partitions, options, creator)
         total = self._state.partition_count
         chosen = chosen_partitions(
             partition_count, partitions, total, self._chooser(checked, topic_id, placement)
@@ -159,20 +165,15 @@ class TopicDecisions:
         self,
         name: TopicName,
         topic_id: str,
+        partitions: list[PartitionId] | None,
         options: TopicOptions,
         creator: Creator,
-        *,
-        is_plain: bool,
     ) -> TopicCreationDecision:
-        """Create a topic in memory."""
-        if not is_plain:
-            raise RefusedError(
-                "a relay topic has one partition, which is chosen by its name, and is no stream "
-                "over HTTP",
-                Status.INVALID_OPTION,
-            )
+        """Create a topic in memory, in the one relay partition of *partitions*, or in that which
+        its name chooses."""
         total = min(self._state.partition_count, RELAY_PARTITIONS_MAX)
-        [partition] = HashCircle(total).partitions(name, 1)
+        circle = HashCircle(total)
+        [partition] = chosen_partitions(1, partitions, total, partial(circle.partitions, name))
         entries: list[Entry] = []
         if partition not in self._state.relay_sets:
             known = self._state.relay_sets

@@ -92,6 +92,11 @@ class RelayBuffer:
         return last.point if last is not None else self._before
 
     @property
+    def first(self) -> RelayTransaction | None:
+        """The oldest transaction that is kept; None: there is none."""
+        return self._transactions[self._gone] if len(self) else None
+
+    @property
     def size_bytes(self) -> int:
         """The records that are kept (bytes)."""
         return self.end.end - self.start.end

@@ -195,6 +195,7 @@ class SubmitRefusal(Enum):
     NOT_READY = "no epoch has begun"
     NO_QUORUM = "fenced"
     BUFFER_FULL = "too much waits for a quorum"
+    MEMORY_FULL = "too much of all streams together waits for a quorum"
     TOO_LARGE = "larger than the buffer"
     TOO_MANY_STREAMS = "the partition has as many streams as it may"
     BY_PRODUCER = "the producer's sequences, or its records, are wrong"

@@ -32,6 +32,7 @@ from octopi.relay.effects import (
 from octopi.relay.epoch import EpochPlan, JoinAnswers, StreamTarget, Votes
 from octopi.relay.fence import Fence, Hearing
 from octopi.relay.incarnations import RelayLife, newest_lives
+from octopi.relay.memory import RelayMemory
 from octopi.relay.messages import (
     RelayAsk,
     RelayBeat,
@@ -41,6 +42,7 @@ from octopi.relay.messages import (
     RelayVote,
 )
 from octopi.relay.relay_set import RelaySet
+from octopi.relay.stream import RelayStream
 from octopi.relay.stream_rules import StreamRules
 from octopi.relay.streams import RelayStreams
 from octopi.relay.timelines import NEVER, RelayEpoch
@@ -63,10 +65,11 @@ class RelayParticipation:
         now: float,
         bounds: BufferBounds | None = None,
         scrub_s: float = RELAY_SCRUB_S,
+        memory: RelayMemory | None = None,
     ) -> None:
         """*generation*: the greatest one that this broker has stored.  *random*: draws from 0 to 1.
         *now* (s): times are by one clock, and its start means nothing.  *scrub_s*: how often all
-        digests are computed again."""
+        digests are computed again.  *memory*: of all streams of the broker."""
         assert me in relay_set
         self.me = me
         self.known_set = relay_set
@@ -86,7 +89,7 @@ class RelayParticipation:
         self.relic: tuple[RelayEpoch, RelaySet, RelayStreams] | None = None
         """What it held before it gave that up: for a founding, until it takes part again."""
         self.adoption: EpochAdoption | None = None
-        self.rules = StreamRules(bounds or BufferBounds())
+        self.rules = StreamRules(bounds or BufferBounds(), memory=memory or RelayMemory())
         self._random = random
         self._effects: list[RelayEffect] = []
         self.repaired = RepairCounts()
@@ -123,6 +126,20 @@ class RelayParticipation:
     def is_normal(self) -> bool:
         """Whether it is part of its epoch."""
         return self.status is RelayStatus.NORMAL
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds of all streams, or held before it gave that up."""
+        relic = 0 if self.relic is None else self.relic[2].held_bytes
+        return self.streams.held_bytes + relic
+
+    @property
+    def evictable(self) -> list[RelayStream]:
+        """The streams of which the oldest may be left out now: none while epochs or streams are
+        brought to where they should be."""
+        if not self.is_normal:
+            return []
+        return [one for one in self.streams if one.topic_id not in self.streams.repairs]
 
     @property
     def relay_set(self) -> RelaySet:

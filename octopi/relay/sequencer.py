@@ -62,6 +62,8 @@ def _append(
     waiting = stream.uncommitted_bytes
     if waiting and waiting + size > bounds.size_bytes // 2:
         return RelayRefused(submit.topic_id, submit.id, SubmitRefusal.BUFFER_FULL)
+    if stream.memory.is_full:
+        return RelayRefused(submit.topic_id, submit.id, SubmitRefusal.MEMORY_FULL)
     before = stream.buffer.end
     transaction = stream.append(submit.id, receiver, submit.records, run, now)
     answer = RelaySubmitted(

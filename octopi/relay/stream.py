@@ -10,6 +10,7 @@ from octopi.limits import RECORDS_PER_PRODUCE_MAX
 from octopi.record import Run, scan
 from octopi.relay.buffer import BufferBounds, RelayBuffer, RelayTransaction, StreamPoint
 from octopi.relay.digest import first_digest
+from octopi.relay.memory import RelayMemory
 from octopi.relay.message_ids import MessageId
 from octopi.relay.relay_set import RelaySet
 from octopi.relay.written import WrittenMarks
@@ -33,9 +34,18 @@ class RelayStream:
     """
 
     def __init__(
-        self, topic_id: TopicId, me: BrokerId, relay_set: RelaySet, bounds: BufferBounds
+        self,
+        topic_id: TopicId,
+        me: BrokerId,
+        relay_set: RelaySet,
+        bounds: BufferBounds,
+        memory: RelayMemory | None = None,
     ) -> None:
+        """*memory*: of all streams of the broker; None: nothing bounds them together."""
         self.topic_id = topic_id
+        self.memory = memory or RelayMemory()
+        self.grown_at = 0.0
+        """When something was added last (monotonic, s)."""
         self._me, self._set = me, relay_set
         start = StreamPoint(Offset(0), first_digest(topic_id, relay_set.partition))
         self.buffer = RelayBuffer(start, bounds)
@@ -61,9 +71,27 @@ class RelayStream:
     ) -> RelayTransaction:
         """Append a transaction."""
         transaction = self.buffer.append(message, receiver, records, now)
+        self._grew(len(records), now)
         self._note(transaction, run)
         self.marks.reached(self.buffer)
         return transaction
+
+    def _grew(self, size_bytes: int, now: float) -> None:
+        self.memory.grew(size_bytes)
+        self.grown_at = now
+
+    def leave_out(self, wanted_bytes: int, floor_bytes: int) -> int:
+        """Remove the oldest transactions that were delivered, until that makes *wanted_bytes* or
+        the rest would be less than *floor_bytes*; return how many bytes that made."""
+        before = self.buffer.size_bytes
+        while before - self.buffer.size_bytes < wanted_bytes:
+            first = self.buffer.first
+            if first is None or first.end > self.highwater:
+                break
+            if self.buffer.end.end - first.end < floor_bytes:
+                break
+            self.buffer.drop_first()
+        return before - self.buffer.size_bytes
 
     def _note(self, transaction: RelayTransaction, run: Run | None) -> None:
         if run is not None:
@@ -116,6 +144,7 @@ class RelayStream:
             self.producers = ProducerSequences.load(list(producers or ()))
         for one in transactions:
             self.buffer.put(one, now)
+            self._grew(len(one.records), now)
             self._note(one, one_run(one.records))
         self.marks.replaced(point.end, self.buffer)
         is_gap = self.highwater < self.buffer.start.end

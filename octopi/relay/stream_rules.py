@@ -9,6 +9,7 @@ import attrs
 from octopi.identifiers import TopicId
 from octopi.limits import RELAY_REMOVED_MAX
 from octopi.relay.buffer import BufferBounds
+from octopi.relay.memory import RelayMemory
 
 
 @attrs.define
@@ -18,6 +19,8 @@ class StreamRules:
     usual: BufferBounds = attrs.field(factory=BufferBounds)
     bounds: dict[TopicId, BufferBounds] = attrs.field(factory=dict)
     """Those that differ from the usual ones."""
+    memory: RelayMemory = attrs.field(factory=RelayMemory)
+    """The bound for all streams of the broker together."""
     removed: dict[TopicId, None] = attrs.field(factory=dict)
     """The streams that were removed last, the newest last.  Their ids are never used again."""
 

@@ -78,6 +78,11 @@ class RelayStreams:
         return tuple((one.topic_id, one.buffer.end, one.highwater) for one in self)
 
     @property
+    def held_bytes(self) -> int:
+        """What all streams hold."""
+        return sum(one.buffer.size_bytes for one in self)
+
+    @property
     def is_whole(self) -> bool:
         """Whether no stream is under repair."""
         return not self.repairs
@@ -88,7 +93,8 @@ class RelayStreams:
 
     def new(self, topic_id: TopicId) -> RelayStream:
         """An empty stream, which is not one of these."""
-        return RelayStream(topic_id, self._me, self._set, self._rules.of(topic_id))
+        bounds, memory = self._rules.of(topic_id), self._rules.memory
+        return RelayStream(topic_id, self._me, self._set, bounds, memory)
 
     def open(self, topic_id: TopicId) -> RelayStream:
         """The stream of *topic_id*, empty if it is new."""

@@ -97,8 +97,9 @@ class MoveReplica:
 )
 @attrs.frozen
 class SetRelays:
-    """Give a relay partition these members, of which one after the other is added or removed.
-    Answer: `Done`, when the members have brought that into force."""
+    """Give a relay partition these members, of which one after the other is added or removed; no
+    members: leave it to the register again which ones it has.  Answer: `Done`, when the members
+    have brought that into force."""
 
     request: int
     partition: PartitionId

@@ -86,6 +86,7 @@ class OrderRefusal(StrEnum):
     NOT_READY = "not ready"
     NO_QUORUM = "no quorum"
     BUFFER_FULL = "buffer full"
+    MEMORY_FULL = "memory full"
     TOO_LARGE = "too large"
     TOO_MANY_STREAMS = "too many streams"
     BY_PRODUCER = "by producer"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import trio
 
 from octopi.identifiers import BrokerId, PartitionId
-from octopi.limits import PARTITION_COUNT_DEFAULT
+from octopi.limits import PARTITION_COUNT_DEFAULT, RELAY_MEMORY_BYTES
 from octopi.relay.buffer import BufferBounds
 from octopi.relay.member import RelayMember
+from octopi.roles.broker.relay.mesh import PlacedStreams
 from octopi.roles.broker.relay.node import RelayBroker, run_relay_broker
 from octopi.roles.broker.relay.options import RelayOptions
 from octopi.testing import Cluster
@@ -31,6 +32,8 @@ class RelaysOfHosts:
         partitions: int = PARTITION_COUNT_DEFAULT,
         replicas: int = 3,
         bounds: BufferBounds | None = None,
+        placed: Sequence[PlacedStreams] = (),
+        memory_bytes: int = RELAY_MEMORY_BYTES,
     ) -> None:
         self.cluster = cluster
         self.names = list(names)
@@ -41,6 +44,7 @@ class RelaysOfHosts:
         self.errors: dict[str, list[Exception]] = {}
         self._partitions, self._replicas = partitions, replicas
         self._bounds = bounds or BufferBounds()
+        self._placed, self._memory_bytes = placed, memory_bytes
 
     @property
     def addresses(self) -> list[str]:
@@ -77,6 +81,8 @@ class RelaysOfHosts:
             partition_count=self._partitions,
             replica_count=self._replicas,
             bounds=self._bounds,
+            placed=self._placed,
+            relay_memory_bytes=self._memory_bytes,
         )
 
         def show(node: RelayBroker) -> None:

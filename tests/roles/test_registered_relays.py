@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import trio
 
 from octopi import Client, ClusterInfo, connect
 from octopi.clients.relays import describe_relays, verify_relays
 from octopi.errors import RefusedError, Status, TopicExistsError, UnknownTopicError
-from octopi.limits import RELAY_AWAY_S
+from octopi.limits import RELAY_AWAY_S, RELAY_SETS_BALANCE_S
 from octopi.testing import Cluster, simulated
 
 TOPIC = "prices"
@@ -211,6 +213,96 @@ async def test_an_operator_gives_a_relay_partition_other_members(cluster: Cluste
             await client.admin.set_relays(number, [1, 2])
         with pytest.raises(RefusedError, match="no broker 9"):
             await client.admin.set_relays(number, [1, 2, 9])
+
+
+async def memberships(client: Client) -> Counter[int]:
+    """In how many relay sets each broker is, as the register says."""
+    places = (await client.admin.describe_cluster()).relays
+    return Counter(one for place in places for one in place.replicas)
+
+
+@simulated(brokers=4)
+async def test_relay_sets_are_spread_when_brokers_come_and_go_and_stay_then(
+    cluster: Cluster,
+) -> None:
+    topics = [f"prices-{number}" for number in range(4)]
+    cluster.kill("broker-4")
+    await cluster.sleep(2.0)
+    async with cluster.client() as client:
+        for number, name in enumerate(topics):
+            info = await client.create_topic(name, kind="relay", partition_ids=[number])
+            assert [one.partition for one in info.partitions] == [number]
+        count = 0
+
+        async def spread(*brokers: int) -> None:
+            for _ in range(150):
+                held = await memberships(client)
+                each = [held[one] for one in brokers]
+                if sum(each) == 12 == held.total() and max(each) - min(each) <= 1:
+                    return
+                await cluster.sleep(1.0)
+            raise AssertionError(await memberships(client))
+
+        async def go_on(*, task_status: trio.TaskStatus[None]) -> None:
+            nonlocal count
+            task_status.started()
+            async with client.producer() as producer:
+                while True:
+                    await producer.send(topics[count % len(topics)], b"%d" % count)
+                    count += 1
+                    await cluster.sleep(0.5)
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(go_on)
+            await spread(1, 2, 3)
+            cluster.restart("broker-4")
+            await spread(1, 2, 3, 4)  # it joins, and takes its share
+            places = (await client.admin.describe_cluster()).relays
+            sets = {one.partition: sorted(one.replicas) for one in places}
+            for _ in range(4):  # nothing goes to and fro
+                await cluster.sleep(10.0)
+                places = (await client.admin.describe_cluster()).relays
+                assert {one.partition: sorted(one.replicas) for one in places} == sets
+            await client.admin.drain_broker(4)
+            await spread(1, 2, 3)  # it leaves all of them
+            nursery.cancel_scope.cancel()
+        async with client.consumer(topics, start="earliest", stop_at_end=True) as consumer:
+            seen = [int(one.value) async for one in consumer]
+        assert len(seen) == len(set(seen)), "nothing is doubled"
+        assert set(seen) >= set(range(count)), "and nothing is lost"
+
+
+@simulated(brokers=4)
+async def test_a_set_that_an_operator_gave_its_members_is_left_as_it_is_until_it_is_given_back(
+    cluster: Cluster,
+) -> None:
+    async with cluster.client() as client:
+        for number in range(2):
+            await client.create_topic(f"prices-{number}", kind="relay", partition_ids=[number])
+            await client.admin.set_relays(number, [1, 2, 3])
+        await cluster.sleep(2 * RELAY_SETS_BALANCE_S)
+        assert await memberships(client) == {1: 2, 2: 2, 3: 2}
+        for number in range(2):
+            await client.admin.set_relays(number, [])
+        for _ in range(60):
+            await cluster.sleep(1.0)
+            if (held := await memberships(client))[4] == 1 and held.total() == 6:
+                return
+        raise AssertionError(held)
+
+
+@simulated(brokers=3)
+async def test_a_relay_topic_is_placed_in_one_relay_partition(cluster: Cluster) -> None:
+    async with cluster.client() as client:
+        total = (await client.admin.describe_cluster()).partition_count
+        for places in ([0, 1], [], [total]):
+            with pytest.raises(RefusedError, match=r"one partition|different numbers") as refused:
+                await client.create_topic("wrong", kind="relay", partition_ids=places)
+            assert refused.value.status == Status.INVALID_OPTION
+        for number in range(total):
+            name = f"prices-{number}"
+            info = await client.create_topic(name, kind="relay", partition_ids=[number])
+            assert info.partitions[0].partition == number
 
 
 @simulated(brokers=3)

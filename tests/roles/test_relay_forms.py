@@ -35,7 +35,7 @@ from octopi.relay.relay_set import RelaySet
 from octopi.relay.timelines import NEVER, RelayEpoch, Timeline
 from octopi.replication.producer_sequences import Refused
 from octopi.roles.broker.relay.forms import Pages, RelayHead, RelayPaged, heard, told
-from octopi.roles.broker.relay.mesh import RelayMesh
+from octopi.roles.broker.relay.mesh import PlacedStreams, RelayMesh
 from octopi.wire import messages as m
 from octopi.wire.codec import decode, encode
 
@@ -208,3 +208,65 @@ def test_a_list_that_is_none_says_why(
 ) -> None:
     with pytest.raises(InvalidOptionError, match=why):
         RelayMesh(relays, partitions, replicas)
+
+
+def placed(**patterns: tuple[int, ...]) -> list[PlacedStreams]:
+    return [
+        PlacedStreams(pattern.replace("_", "*"), tuple(map(BrokerId, members)))
+        for pattern, members in patterns.items()
+    ]
+
+
+def members_of(mesh: RelayMesh, topic: str) -> set[int]:
+    number = mesh.partition_of(TopicName(topic))
+    [found] = [one for one in mesh.sets if one.partition == number]
+    return set(found.ranked)
+
+
+def test_patterns_say_which_relays_hold_which_streams_and_the_first_one_counts() -> None:
+    mesh = RelayMesh(LIST, 8, 3, placed(prices_=(1, 2, 3), p_=(2, 3, 4)))
+    assert members_of(mesh, "prices") == {1, 2, 3}
+    assert members_of(mesh, "prices.gold") == {1, 2, 3}
+    assert members_of(mesh, "players") == {2, 3, 4}
+    assert len(mesh.sets) == 10
+    plain = RelayMesh(LIST, 8, 3)
+    for name in ("orders", "games", "scores"):
+        topic = TopicName(name)
+        assert mesh.partition_of(topic) == plain.partition_of(topic)
+        assert members_of(mesh, name) == members_of(plain, name)
+
+
+def test_a_relay_that_no_pattern_names_holds_no_stream_if_they_match_all() -> None:
+    mesh = RelayMesh(LIST, 8, 3, placed(prices_=(1, 2, 3), _=(3, 2, 1)))
+    assert [one.partition for one in mesh.sets] == [0, 1]
+    assert members_of(mesh, "prices.gold") == members_of(mesh, "anything") == {1, 2, 3}
+    assert not any(BrokerId(4) in one for one in mesh.sets)
+
+
+def test_relays_with_other_patterns_have_another_digest() -> None:
+    digests = {
+        RelayMesh(LIST, 8, 3, patterns).digest
+        for patterns in (
+            placed(),
+            placed(a_=(1, 2, 3)),
+            placed(a_=(1, 2, 4)),
+            placed(a_=(1, 2, 3), b_=(1, 2, 3)),
+            placed(b_=(1, 2, 3), a_=(1, 2, 3)),
+        )
+    }
+    assert len(digests) == 5
+
+
+@pytest.mark.parametrize(
+    ("patterns", "why"),
+    [
+        (placed(a_=(1, 2, 9)), "relay 9 is not in --relay-peers"),
+        (placed(a_=(1, 2)), "at least 3 members"),
+        (placed(a_=(1, 2, 2)), "at least 3 members"),
+        ([PlacedStreams("a/b", (BrokerId(1),) * 3)], "for any characters"),
+        ([PlacedStreams(f"a{n}", tuple(LIST)) for n in range(57)], "at most 64 partitions"),
+    ],
+)
+def test_patterns_that_place_nothing_say_why(patterns: list[PlacedStreams], why: str) -> None:
+    with pytest.raises(InvalidOptionError, match=why):
+        RelayMesh(LIST, 8, 3, patterns)

@@ -19,9 +19,10 @@ from octopi.errors import (
     StorageError,
     UnknownTopicError,
 )
-from octopi.identifiers import Offset, PartitionId, TopicName
+from octopi.identifiers import BrokerId, Offset, PartitionId, TopicName
 from octopi.relay.buffer import BufferBounds
 from octopi.relay.message_ids import MessageId, id_sequence
+from octopi.roles.broker.relay.mesh import PlacedStreams
 from octopi.roles.broker.relay.store import RelayStore
 from octopi.storage import checkpoint
 from octopi.storage.directories import make_durable_directory
@@ -270,6 +271,74 @@ async def test_a_relay_with_another_list_is_refused_by_name(cluster: Cluster) ->
     assert node.links is not None
     assert node.links.incarnations == {}
     assert relays.are_alike(["a", "b"])
+
+
+@simulated(brokers=1, oracle=False)
+async def test_each_relay_holds_the_streams_that_match_its_patterns_and_no_others(
+    cluster: Cluster,
+) -> None:
+    placed = [
+        PlacedStreams("prices.*", (BrokerId(1), BrokerId(2), BrokerId(3))),
+        PlacedStreams("*", (BrokerId(2), BrokerId(3), BrokerId(4))),
+    ]
+    relays = RelaysOfHosts(cluster, "abcd", partitions=2, placed=placed)
+    relays.start()
+    await relays.alike()
+    topics = ["prices.gold", "prices.tin", "scores", "news"]
+    environment = await cluster.environment("client")
+    for name, address in zip(relays.names, relays.addresses, strict=True):  # any relay takes all
+        async with (
+            connect(address, environment=environment) as client,
+            client.producer() as producer,
+        ):
+            for topic in topics:
+                await producer.send(topic, name.encode())
+            async with client.consumer(topics, start="earliest") as consumer:
+                count = len(topics) * (relays.names.index(name) + 1)
+                seen = [(await consumer.__anext__()).value for _ in range(count)]
+        assert sorted(seen) == sorted([one.encode() for one in "abcd"[: count // 4]] * 4)
+    await relays.alike()
+    for name, node in relays.running().items():
+        held = {
+            topic
+            for topic in topics
+            for partition in node.partitions.values()
+            if partition.has(node.mesh.topic_id(TopicName(topic)))
+        }
+        of_prices, of_others = set(topics[:2]), set(topics[2:])
+        wanted = {"a": of_prices, "d": of_others}.get(name, of_prices | of_others)
+        assert held == wanted, name
+
+
+@simulated(brokers=1, oracle=False)
+async def test_all_topics_of_a_relay_together_keep_within_its_memory(cluster: Cluster) -> None:
+    size_max, size = 1 << 20, 50_000
+    relays = RelaysOfHosts(cluster, partitions=2, memory_bytes=size_max)
+    relays.start()
+    await relays.alike()
+    topics = [f"prices-{number}" for number in range(6)]
+    environment = await cluster.environment("client")
+    async with connect(relays.addresses, environment=environment) as client:
+        async with client.producer() as producer:
+            for topic in topics:
+                for _ in range(8):
+                    await producer.send(topic, bytes(size))
+                for node in relays.running().values():
+                    members = [one.member for one in node.partitions.values()]
+                    held = sum(one.held_bytes for one in members if one is not None)
+                    assert held <= size_max + 2 * size
+        await relays.alike()
+        evicted = [node.memory.evicted_bytes for node in relays.running().values()]
+        assert all(evicted), "every relay has left something out"
+        counts: list[int] = []
+        for topic in topics:
+            async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
+                counts.append(len([one async for one in consumer]))
+        assert counts[0] < 8, "the topic that was silent for longest lost its oldest messages"
+        assert counts[-1] == 8, "the newest one has all of its own"
+        cluster.kill("b", restart_s=0.2)
+        await cluster.sleep(1.0)
+        await relays.alike()
 
 
 @simulated(brokers=1, oracle=False)

@@ -90,6 +90,7 @@ GROWN = attrs.evolve(
 )
 RELAYS = RelaySetRecord(2, 3, [4, 5, 6], in_force=True, size=3)
 RELAYS_FIELDS = {"partition": 2, "version": 3, "members": [4, 5, 6], "in_force": True, "size": 3}
+PINNED = attrs.evolve(RELAYS, pinned=True)
 PARTITION_FIELDS = {
     "partition": 2,
     "epoch": 3,
@@ -186,6 +187,10 @@ ENTRIES: list[tuple[e.Entry, dict[str, Any]]] = [
         },
     ),
     (e.RelaySetDecided(RELAYS), {"record": RELAYS_FIELDS, "entry": "RelaySetDecided"}),
+    (
+        e.RelaySetDecided(PINNED),
+        {"record": RELAYS_FIELDS | {"pinned": True}, "entry": "RelaySetDecided"},
+    ),
     (
         e.TopicRemoved("1" * 16, 4),
         {"topic_id": "1" * 16, "broker": 4, "entry": "TopicRemoved"},
@@ -304,7 +309,7 @@ def test_the_bytes_of_the_partition_table_of_a_broker_stay_the_same() -> None:
         ),
         (stream_fields(StreamDefinition()), StreamDefinition()),
         (options_fields(RELAYED.options), RELAYED.options),
-        (relay_set_fields(RELAYS), RELAYS),
+        (relay_set_fields(PINNED), PINNED),
         (partition_fields(PARTITION), PARTITION),
         (register_fields(REGISTER), REGISTER),
     ],

@@ -77,7 +77,7 @@ def _rows(found: list[RelayView]) -> list[list[object]]:
 
 @relay.command("set")
 @click.argument("partition", type=click.IntRange(min=0))
-@click.argument("members", metavar="BROKER,BROKER,...")
+@click.argument("members", metavar="BROKER,BROKER,...|auto")
 @client_options
 @pass_invocation
 def set_members(
@@ -93,27 +93,34 @@ def set_members(
     \b
     For instance:
       octopi-node relay set 3 1,2,5
+      octopi-node relay set 3 auto
 
     One after the other is added or removed, and messages go on meanwhile.  A set has 3 to 9
     members, which lie on different hosts.  The register replaces by itself members that were
     removed or drained (`octopi-node brokers`), or have been away for five minutes, as long as the
     set has as many members as it was given last.
+
+    It also moves members so that each broker is in about as many sets as others, but not those of a
+    set that was given its members by this command.  `auto` gives that set back to the register.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
     )
     try:
-        wanted = [int(one) for one in members.split(",")]
+        wanted = [] if members == "auto" else [int(one) for one in members.split(",")]
     except ValueError:
         raise CommandError(
-            f"members are the ids of brokers, with commas between them, not {members!r}",
+            f"members are the ids of brokers, with commas between them, or auto, not {members!r}",
             ExitCode.USAGE,
         ) from None
 
     from octopi.cli.client_request import ask
 
     ask(settings, lambda client: client.admin.set_relays(partition, wanted))
-    say(f"relay partition {partition} has the members {' '.join(map(str, sorted(wanted)))}")
+    if wanted:
+        say(f"relay partition {partition} has the members {' '.join(map(str, sorted(wanted)))}")
+    else:
+        say(f"the register chooses the members of relay partition {partition} again")
 
 
 @relay.command()

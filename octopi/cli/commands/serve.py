@@ -51,7 +51,7 @@ _NOT_OF_RELAYS: Final[tuple[str, ...]] = (
 )
 """What a relay of a static list has no use for."""
 
-_NOT_OF_RING: Final[tuple[str, ...]] = ("register", "id", "workers")
+_NOT_OF_RING: Final[tuple[str, ...]] = ("register", "id", "workers", "relay_memory")
 """What a broker of a ring has no use for."""
 
 
@@ -108,6 +108,17 @@ _NOT_OF_RING: Final[tuple[str, ...]] = ("register", "id", "workers")
     "--relay-peers",
     metavar="ID=URL,...",
     help="Broker: " + help_text(BrokerSettings, "relay_peers"),
+)
+@click.option(
+    "--relay-place",
+    metavar="PATTERN=ID+ID+ID,...",
+    help="Broker with --relay-peers: " + help_text(BrokerSettings, "relay_place"),
+)
+@click.option(
+    "--relay-memory",
+    type=int,
+    metavar="BYTES",
+    help="Broker: " + help_text(BrokerSettings, "relay_memory"),
 )
 @click.option(
     "--advertise",
@@ -201,6 +212,8 @@ def _register(
 def _broker(configuration: Configuration, common: NodeSettings, flags: dict[str, object]) -> _Node:
     formed = {key: flags.pop(key) for key in _REGISTER_ONLY}
     settings = configuration.section(BrokerSettings, **flags)
+    if not settings.relay_peers:
+        _refuse("broker without --relay-peers", {"relay_place": flags["relay_place"]})
     if settings.join and not settings.relay_peers and _has_register(settings, flags):
         return _prepared(settings, common, formed)
     if settings.relay_peers or settings.join:

@@ -18,6 +18,7 @@ from octopi.limits import (
     CATCH_UP_SLOWDOWN_MAX,
     LOAD_INTERVAL_S,
     MEMORY_BUDGET_BYTES,
+    RELAY_MEMORY_BYTES,
     RETENTION_CHECK_INTERVAL_S,
     RETIRED_KEEP_S,
 )
@@ -94,6 +95,8 @@ class BrokerOptions:
     """The token that the broker shows to the register and to other brokers."""
     authenticator: Authenticator | None = None
     """Authenticates connections.  None disables authentication."""
+    relay_memory_bytes: int = RELAY_MEMORY_BYTES
+    """What is kept of all topics in memory together; see `octopi.relay.memory`."""
     memory_budget_bytes: int = MEMORY_BUDGET_BYTES
     """The memory that all its connections may use together; see
     `octopi.transport.memory_budget`."""
@@ -227,6 +230,7 @@ async def run_broker(
                 parts.readers,
                 nursery,
                 report,
+                options.relay_memory_bytes,
             )
             node = BrokerNode(
                 environment,

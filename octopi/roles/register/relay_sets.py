@@ -15,13 +15,19 @@ import trio
 from octopi.coordination.controller import Controller
 from octopi.coordination.decisions import RelaySetDecision
 from octopi.coordination.relay_balance import wished_sequencers
-from octopi.coordination.relay_sets import RelayBrokers, next_set, step_towards
+from octopi.coordination.relay_sets import (
+    RelayBrokers,
+    balancing_set,
+    next_set,
+    step_towards,
+)
 from octopi.environment import Environment
 from octopi.errors import NotReadyError, RefusedError, Status, StorageError
 from octopi.identifiers import BrokerId, Epoch, PartitionId
 from octopi.limits import (
     MOVE_TIMEOUT_S,
     RELAY_FORM_S,
+    RELAY_SETS_BALANCE_S,
     RELAY_SETS_LOOK_S,
     RELAYS_MAX,
     RELAYS_MIN,
@@ -61,6 +67,10 @@ class RelaySets:
         """Set when a set has come into force."""
         self._wished: dict[PartitionId, BrokerId] = {}
         """Who is to be the sequencer of each partition, as members were told."""
+        self._seen: object = None
+        """The brokers and sets at the last look."""
+        self._same_since = 0.0
+        """Since when they are as they are (monotonic, s)."""
 
     def start(self) -> None:
         """Watch the sets, if there are any and nothing watches them yet."""
@@ -144,7 +154,8 @@ class RelaySets:
     # --- changes -------------------------------------------------------------------------
 
     async def change(self, partition: PartitionId, members: Collection[BrokerId]) -> None:
-        """Give a relay partition these *members*, one after the other.
+        """Give a relay partition these *members*, one after the other, and leave them there.
+        Without *members*, leave it to the register again which ones it has.
 
         Raises:
           RefusedError: UNKNOWN_PARTITION, INVALID_OPTION; NOT_READY, if the members didn't bring a
@@ -157,10 +168,13 @@ class RelaySets:
                 while True:
                     await self._until_in_force(partition)
                     record = self._controller.state.relay_sets[partition]
-                    step = step_towards(record, members)
+                    step = step_towards(record, members) if members else None
+                    size = len(members) or record.size
+                    wanted = attrs.evolve(step or record, size=size, pinned=bool(members))
+                    if wanted != record:
+                        await self._decide(wanted)
                     if step is None:
                         return
-                    await self._decide(attrs.evolve(step, size=len(members)))
         finally:
             self._ordered.discard(partition)
         raise RefusedError(
@@ -177,7 +191,7 @@ class RelaySets:
         state = self._controller.state
         if partition not in state.relay_sets:
             raise RefusedError(f"there is no relay partition {partition}", Status.UNKNOWN_PARTITION)
-        if not RELAYS_MIN <= len(set(members)) == len(members) <= RELAYS_MAX:
+        if members and not RELAYS_MIN <= len(set(members)) == len(members) <= RELAYS_MAX:
             raise RefusedError(
                 f"a relay set has {RELAYS_MIN} to {RELAYS_MAX} different members",
                 Status.INVALID_OPTION,
@@ -218,9 +232,22 @@ class RelaySets:
             record = next_set(sets[partition], brokers, sets.values())
             if record is not None:
                 await self._decide(record)
-        await self._balance(brokers)
+        await self._spread_sets(brokers, now)
+        await self._spread_sequencers(brokers)
 
-    async def _balance(self, brokers: RelayBrokers) -> None:
+    async def _spread_sets(self, brokers: RelayBrokers, now: float) -> None:
+        """Have a broker that is in many sets leave one of them for another broker, if brokers and
+        sets have been as they are for a while."""
+        seen = brokers, dict(self._controller.state.relay_sets)
+        if seen != self._seen or self._ordered:
+            self._seen, self._same_since = seen, now
+        if now - self._same_since < RELAY_SETS_BALANCE_S:
+            return
+        record = balancing_set(brokers, seen[1].values())
+        if record is not None:
+            await self._decide(record)
+
+    async def _spread_sequencers(self, brokers: RelayBrokers) -> None:
         """Tell members who is to be the sequencer of their partitions, where that has changed."""
         unfit = {*brokers.gone, *brokers.leaving}
         sets = self._controller.state.relay_sets

@@ -6,9 +6,11 @@ has to be asked.  A register tells each broker the sets of which it is a member,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b, sha256
 from typing import NamedTuple, Protocol
+
+import attrs
 
 from octopi.coordination.consistent_hash import HashCircle
 from octopi.coordination.relay_balance import wished_sequencers
@@ -17,6 +19,7 @@ from octopi.identifiers import BrokerId, ClusterId, PartitionId, TopicId, TopicN
 from octopi.limits import ID_CHARACTERS, RELAY_PARTITIONS_MAX, RELAYS_MAX, RELAYS_MIN
 from octopi.model import TopicRecord
 from octopi.relay.relay_set import RelaySet
+from octopi.security.grants import EVERY_TOPIC, is_pattern, matches
 
 
 class TopicPlace(NamedTuple):
@@ -24,6 +27,21 @@ class TopicPlace(NamedTuple):
 
     topic_id: TopicId
     partition: PartitionId
+
+
+@attrs.frozen
+class PlacedStreams:
+    """The streams with names of one pattern are in a relay partition of their own."""
+
+    pattern: str
+    """A name, in which ``*`` stands for any characters."""
+    members: tuple[BrokerId, ...]
+    """The relays that hold the partition."""
+
+    @property
+    def text(self) -> str:
+        """The form in which people write it: ``prices.*=1+2+3``."""
+        return f"{self.pattern}={'+'.join(map(str, self.members))}"
 
 
 class Mesh(Protocol):
@@ -83,12 +101,19 @@ class RelayMesh(Mesh):
     """
 
     def __init__(
-        self, relays: Mapping[BrokerId, str], partition_count: int, replica_count: int
+        self,
+        relays: Mapping[BrokerId, str],
+        partition_count: int,
+        replica_count: int,
+        placed: Sequence[PlacedStreams] = (),
     ) -> None:
-        """*relays*: id and address of each.
+        """*relays*: id and address of each.  *placed*: which relays hold which streams; of the
+        patterns that match a name, the first one counts.  The hash of its name decides where any
+        other stream is, in *partition_count* partitions of *replica_count* members.
 
         Raises:
-          InvalidOptionError: if they are too few or too many, or an address is none.
+          InvalidOptionError: if they are too few or too many, an address is none, or *placed* names
+            too few or unknown relays, or a wrong pattern.
         """
         if not RELAYS_MIN <= len(relays) <= RELAYS_MAX:
             raise InvalidOptionError(
@@ -107,13 +132,25 @@ class RelayMesh(Mesh):
         }
         if len(set(self.relays.values())) < len(self.relays):
             raise InvalidOptionError("--relay-peers: two relays have the same address")
+        for one in placed:
+            self._check(one)
         listed = ",".join(f"{broker}={one}" for broker, one in self.relays.items())
-        self._text = f"{partition_count}/{replica_count}: {listed}"
+        patterns = "".join(f"; {one.text}" for one in placed)
+        self._text = f"{partition_count}/{replica_count}: {listed}{patterns}"
         self._digest = sha256(self._text.encode()).digest()
-        self.sets = [
-            RelaySet(PartitionId(partition), self._members(partition, replica_count))
-            for partition in range(partition_count)
-        ]
+        # If one pattern matches all that others leave, no stream would be in the other partitions.
+        hashed_count = 0 if any(one.pattern == EVERY_TOPIC for one in placed) else partition_count
+        if hashed_count + len(placed) > RELAY_PARTITIONS_MAX:
+            raise InvalidOptionError(
+                f"relays have at most {RELAY_PARTITIONS_MAX} partitions, those of --relay-place "
+                f"among them, not {hashed_count + len(placed)}"
+            )
+        self._placed = {
+            PartitionId(number): one for number, one in enumerate(placed, start=hashed_count)
+        }
+        members = [self._members(number, replica_count) for number in range(hashed_count)]
+        members += [sorted(one.members) for one in placed]
+        self.sets = [RelaySet(PartitionId(number), some) for number, some in enumerate(members)]
         """The relay set of each partition."""
         self.wished = wished_sequencers({one.partition: one.ranked for one in self.sets})
         """Who is to be the sequencer of each partition, if it can."""
@@ -134,12 +171,25 @@ class RelayMesh(Mesh):
     def place(self, topic: TopicName) -> TopicPlace:
         return TopicPlace(self.topic_id(topic), self.partition_of(topic))
 
+    def _check(self, placed: PlacedStreams) -> None:
+        """See `__init__`."""
+        where = f"--relay-place {placed.text}"
+        if not is_pattern(placed.pattern):
+            raise InvalidOptionError(f"{where}: write a topic name, * for any characters")
+        if unknown := [one for one in placed.members if one not in self.relays]:
+            raise InvalidOptionError(f"{where}: relay {unknown[0]} is not in --relay-peers")
+        if not RELAYS_MIN <= len(set(placed.members)) == len(placed.members):
+            raise InvalidOptionError(f"{where}: a relay set has at least {RELAYS_MIN} members")
+
     def _members(self, partition: int, count: int) -> list[BrokerId]:
         """Who holds *partition*: by rendezvous hashing, so a relay more moves few of them."""
         return sorted(self.relays, key=lambda one: (_weight(partition, one), one))[:count]
 
     def partition_of(self, topic: TopicName) -> PartitionId:
         """The partition of *topic*.  A topic has one."""
+        for number, one in self._placed.items():
+            if matches(one.pattern, topic):
+                return number
         return self._circle.partitions(topic, 1)[0]
 
     def topic_id(self, topic: TopicName) -> TopicId:

@@ -19,6 +19,7 @@ from octopi.identifiers import BrokerId, Incarnation, PartitionId
 from octopi.limits import RELAY_TICK_S
 from octopi.logger import get_logger
 from octopi.relay.incarnations import RelayLife
+from octopi.relay.memory import RelayMemory
 from octopi.relay.message_ids import MessageIds, node_name
 from octopi.relay.messages import RelayMessage
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
@@ -27,7 +28,12 @@ from octopi.roles.broker.relay.context import RelayClientSession, RelayContext, 
 from octopi.roles.broker.relay.links import OwnGreeting, PartitionLinks, RelayLinks
 from octopi.roles.broker.relay.mesh import RelayMesh
 from octopi.roles.broker.relay.options import RelayOptions
-from octopi.roles.broker.relay.partition import RelayPartition, hand_over, why_not_normal
+from octopi.roles.broker.relay.partition import (
+    RelayPartition,
+    hand_over,
+    make_room,
+    why_not_normal,
+)
 from octopi.roles.broker.relay.services import RelayProduceService, RelayTopicsService
 from octopi.roles.broker.relay.session import RelaySession
 from octopi.roles.broker.relay.store import RelayStore
@@ -55,6 +61,8 @@ class RelayBroker:
     mesh: RelayMesh
     identity: BrokerIdentity
     traffic: ServerStatistics
+    memory: RelayMemory
+    """What all streams may hold together."""
     partitions: dict[PartitionId, RelayPartition] = attrs.field(factory=dict)
     links: RelayLinks | None = None
     failure: OctopiError | None = None
@@ -91,7 +99,8 @@ async def run_relay_broker(
       StorageError: if the directory can't be read or written, or has forgotten starts.
       UnreachableError: if it can't listen at the address.
     """
-    mesh = RelayMesh(options.relays, options.partition_count, options.replica_count)
+    counts = options.partition_count, options.replica_count
+    mesh = RelayMesh(options.relays, *counts, options.placed)
     if options.broker not in mesh.relays:
         raise InvalidOptionError(f"relay {options.broker} (--id) is not in --relay-peers")
     disk, data_directory = environment.disk, options.data_directory
@@ -102,7 +111,8 @@ async def run_relay_broker(
         store = RelayStore(disk, data_directory)
         store.load()
         traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
-        node = RelayBroker(environment, options, mesh, identity, traffic)
+        memory = RelayMemory(options.relay_memory_bytes)
+        node = RelayBroker(environment, options, mesh, identity, traffic, memory)
         show(node)
         async with trio.open_nursery() as nursery:
             await _serve(node, store, nursery, stop, task_status)
@@ -209,6 +219,7 @@ def _begin(node: RelayBroker, store: RelayStore, nursery: trio.Nursery) -> Relay
             store,
             ids,
             options.bounds,
+            node.memory,
             PartitionLinks(links, one.partition),
             nursery,
             node.fail,
@@ -254,6 +265,7 @@ async def _keep_time(node: RelayBroker, ready: Callable[[], None]) -> None:
     while True:
         for one in node.partitions.values():
             one.tick()
+        make_room(node.memory, node.partitions.values(), clock.now())
         if not is_ready and not node.why_not_ready:
             is_ready = True
             ready()

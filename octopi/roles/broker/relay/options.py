@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -10,9 +10,11 @@ from octopi.identifiers import BrokerId
 from octopi.limits import (
     MEMORY_BUDGET_BYTES,
     PARTITION_COUNT_DEFAULT,
+    RELAY_MEMORY_BYTES,
     REPLICA_COUNT_DEFAULT,
 )
 from octopi.relay.buffer import BufferBounds
+from octopi.roles.broker.relay.mesh import PlacedStreams
 from octopi.security.authenticator import Authenticator
 from octopi.security.join_secret import SecretSource
 from octopi.transport.handshake import NodeCredentials, TokenSource
@@ -33,8 +35,12 @@ class RelayOptions:
     partition_count: int = PARTITION_COUNT_DEFAULT
     replica_count: int = REPLICA_COUNT_DEFAULT
     """The members of each relay set, if there are as many relays."""
+    placed: Sequence[PlacedStreams] = ()
+    """Which relays hold which streams: the same on all relays."""
     bounds: BufferBounds = attrs.field(factory=BufferBounds)
     """What is kept of each stream."""
+    relay_memory_bytes: int = RELAY_MEMORY_BYTES
+    """What is kept of all streams together; see `octopi.relay.memory`."""
     agent: str = "octopi-node"
     token: TokenSource = lambda: None
     authenticator: Authenticator | None = None

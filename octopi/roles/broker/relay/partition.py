@@ -33,6 +33,7 @@ from octopi.relay.effects import (
 )
 from octopi.relay.incarnations import RelayLife
 from octopi.relay.member import RelayMember
+from octopi.relay.memory import RelayMemory
 from octopi.relay.message_ids import MessageIds
 from octopi.relay.messages import (
     RelayMessage,
@@ -91,6 +92,7 @@ class RelayPartition:
         store: RelayStore,
         ids: MessageIds,
         bounds: BufferBounds,
+        memory: RelayMemory,
         links: RelaySender,
         nursery: trio.Nursery,
         fail: Callable[[StorageError], None],
@@ -130,7 +132,14 @@ class RelayPartition:
         if me in relay_set:
             random = environment.randomness.random
             self.member = RelayMember(
-                me, relay_set, incarnation, store.generation, random, clock.now(), bounds
+                me,
+                relay_set,
+                incarnation,
+                store.generation,
+                random,
+                clock.now(),
+                bounds,
+                memory=memory,
             )
 
     @property
@@ -419,6 +428,23 @@ class RelayPartition:
         _log.warning("readers miss records", topic=name, partition=partition, start=start)
         if log is not None:
             log.wake()
+
+
+def make_room(memory: RelayMemory, partitions: Iterable[RelayPartition], now: float) -> None:
+    """Leave out the oldest transactions of streams if all *partitions* of a broker together hold
+    more than *memory* allows."""
+    if not memory.is_due(now):
+        return
+    members = [one.member for one in partitions if one.member is not None]
+    streams = [stream for one in members for stream in one.evictable]
+    held_bytes = sum(one.held_bytes for one in members)
+    fixed_bytes = held_bytes - sum(one.buffer.size_bytes for one in streams)
+    evicted = memory.make_room(streams, fixed_bytes, now)
+    if evicted:
+        size_bytes = sum(evicted.values())
+        _log.info("oldest messages left out", streams=len(evicted), size_bytes=size_bytes)
+    if memory.is_full:
+        _log.warning("memory for topics is full", held_bytes=memory.held_bytes)
 
 
 def why_not_normal(partitions: Iterable[RelayPartition]) -> str:

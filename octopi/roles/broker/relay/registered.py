@@ -15,11 +15,12 @@ import trio
 from octopi.environment import Environment
 from octopi.errors import NotLeaderError, NotReadyError, RefusedError, StorageError
 from octopi.identifiers import BrokerId, ClusterId, Incarnation, PartitionId, TopicId, TopicName
-from octopi.limits import RELAY_TICK_S
+from octopi.limits import RELAY_MEMORY_BYTES, RELAY_TICK_S
 from octopi.logger import get_logger
 from octopi.model import RelaySetRecord, TopicOptions, TopicRecord
 from octopi.relay.buffer import BufferBounds
 from octopi.relay.incarnations import RelayLife
+from octopi.relay.memory import RelayMemory
 from octopi.relay.message_ids import MessageIds, node_name
 from octopi.relay.messages import RelayMessage
 from octopi.relay.relay_set import RelaySet
@@ -30,7 +31,12 @@ from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.relay.context import RelayServing
 from octopi.roles.broker.relay.links import OwnGreeting, PartitionLinks, RelayLinks
 from octopi.roles.broker.relay.mesh import RegisterMesh
-from octopi.roles.broker.relay.partition import RelayPartition, hand_over, why_not_normal
+from octopi.roles.broker.relay.partition import (
+    RelayPartition,
+    hand_over,
+    make_room,
+    why_not_normal,
+)
 from octopi.roles.broker.relay.relay_sets_file import KnownSets, RelaySetsFile
 from octopi.roles.broker.relay.services import produce
 from octopi.roles.broker.relay.session import RelaySession
@@ -57,14 +63,17 @@ class BrokerRelays(MemoryTopics):
         readers: Readers,
         nursery: trio.Nursery,
         report: Callable[[m.RelayReport], None],
+        memory_bytes: int = RELAY_MEMORY_BYTES,
     ) -> None:
-        """*nursery*: the broker's.  *report*: tells the register something, if it is there."""
+        """*nursery*: the broker's.  *report*: tells the register something, if it is there.
+        *memory_bytes*: what all streams may hold together."""
         self._environment = environment
         self._data_directory = data_directory
         self._agent, self._credentials = agent, credentials
         self._readers = readers
         self._nursery = nursery
         self._report = report
+        self.memory = RelayMemory(memory_bytes)
         self._store = RelayStore(environment.disk, data_directory)
         self._file = RelaySetsFile(environment.disk, data_directory)
         self._known = KnownSets()
@@ -245,6 +254,7 @@ class BrokerRelays(MemoryTopics):
             self._store,
             self._ids,
             BufferBounds(),
+            self.memory,
             PartitionLinks(serving.links, relay_set.partition),
             self._nursery,
             lambda error: _log.error("generation not stored", why=str(error)),
@@ -283,6 +293,7 @@ class BrokerRelays(MemoryTopics):
         while True:
             for one in list(self.partitions.values()):
                 one.tick()
+            make_room(self.memory, self.partitions.values(), clock.now())
             await clock.sleep_until(clock.now() + RELAY_TICK_S)
 
     async def hand_over(self) -> None:

@@ -39,6 +39,10 @@ _REFUSED: Final = {
     SubmitRefusal.NOT_READY: (Status.NOT_READY, "no epoch has begun"),
     SubmitRefusal.NOT_SEQUENCER: (Status.NOT_READY, "the sequencer changes"),
     SubmitRefusal.BUFFER_FULL: (Status.BUFFER_FULL, "too much waits for a quorum"),
+    SubmitRefusal.MEMORY_FULL: (
+        Status.BUFFER_FULL,
+        "the sequencer's memory for all topics (--relay-memory) is full of what waits for a quorum",
+    ),
     SubmitRefusal.TOO_LARGE: (Status.MESSAGE_TOO_LARGE, "it is larger than half of the buffer"),
     SubmitRefusal.TOO_MANY_STREAMS: (
         Status.TOO_MANY,
