@@ -22,7 +22,7 @@ from octopi.simulation.cluster import REGISTER
 from sim.real.proxy import ProxyNetwork
 from sim.run.plan import Plan
 
-READY_S: Final = 60.0
+READY_S: Final = 120.0
 """A node serves within this time of its start, also on a busy machine."""
 _STOP_S: Final = 40.0
 """From SIGTERM until a node has ended; after this time it is killed."""
