@@ -294,6 +294,10 @@ class Client(PipeMaker):
         from octopi.clients.producing.producer import Producer
         from octopi.clients.producing.producer_options import ProducerOptions
 
+        if name is not None and self._cluster.forwards:
+            raise InvalidOptionError(
+                "name: a named producer asks each leader itself, so on_wrong_node can't be 'forward'"
+            )
         options = ProducerOptions(
             linger_s=linger_s,
             batch_bytes=batch_bytes,
@@ -435,6 +439,7 @@ def connect(
     request_timeout_s: float = REQUEST_TIMEOUT_S,
     environment: Environment | None = None,
     secrets: SecretSource | None = None,
+    on_wrong_node: str = "redirect",
 ) -> AbstractAsyncContextManager[Client]:
     """A client of the cluster with nodes at *servers*, for a block::
 
@@ -454,10 +459,12 @@ def connect(
     *environment*: replaces network, clock and randomness of the system; it has its own authority.
     *secrets*: the join secrets of the cluster, for an operator's client; nodes keep connection
     slots for operators when they have none left for other clients.
+    *on_wrong_node*: ``"forward"`` for a client that can't reach all brokers: brokers of *servers*
+    pass what it produces on to the leaders.  Reading goes to replicas all the same.
 
     Raises:
-      InvalidOptionError: if a server is no address of a node, *tls_ca* no authority, or *name* no
-          name.
+      InvalidOptionError: if a server is no address of a node, *tls_ca* no authority, *name* no
+          name, or *on_wrong_node* another word.
       RuntimeError: when the block is entered outside of Trio; asyncio programs use
           `octopi.aio.connect`.
     """
@@ -468,9 +475,11 @@ def connect(
         server_address(address)
     within("request_timeout_s", request_timeout_s, 0.001, 86_400)
     check_connection_name(name)
+    one_of("on_wrong_node", on_wrong_node, "redirect", "forward")
     tls = None if tls_ca is None else tls_of_client(tls_ca)
     credentials = Credentials(token, secrets)
-    return _connected(addresses, credentials, tls, request_timeout_s, environment, name)
+    forwards = on_wrong_node == "forward"
+    return _connected(addresses, credentials, tls, request_timeout_s, environment, name, forwards)
 
 
 @asynccontextmanager
@@ -481,6 +490,7 @@ async def _connected(
     request_timeout_s: float,
     environment: Environment | None,
     name: str,
+    forwards: bool,
 ) -> AsyncIterator[Client]:
     check_trio("octopi.connect", "octopi.aio.connect")
     async with background_tasks() as nursery:
@@ -488,7 +498,11 @@ async def _connected(
             environment = _system_environment(nursery, tls)
         connections = Connections(environment, nursery, AGENT, credentials, name)
         try:
-            yield Client(ClusterHandle.of(environment, connections, servers, request_timeout_s))
+            yield Client(
+                ClusterHandle.of(
+                    environment, connections, servers, request_timeout_s, forwards=forwards
+                )
+            )
             await connections.close()
         finally:
             connections.abandon()
