@@ -11,17 +11,15 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
-import trio
-
 from octopi.clients.admin import Admin, delete, list_topics
 from octopi.clients.answers import FetchResult
-from octopi.clients.background import background_tasks, check_trio
+from octopi.clients.background import background_tasks
 from octopi.clients.cluster_handle import ClusterHandle
-from octopi.clients.connections import Connections
 from octopi.clients.consuming.start_position import OffsetSpec, offset_query
 from octopi.clients.credentials import Credentials, Token
 from octopi.clients.fetching import fetch
-from octopi.clients.options import UNCHANGED, Unchanged, check_connection_name, within
+from octopi.clients.opened_cluster import ConnectOptions, opened_cluster
+from octopi.clients.options import UNCHANGED, Unchanged
 from octopi.clients.piping.pipe_maker import PipeMaker
 from octopi.clients.subscribing.subscription_options import PREFETCH
 from octopi.clients.topic_creation import alter_topic, create_checked, milliseconds
@@ -39,18 +37,9 @@ from octopi.limits import (
     RECONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_S,
 )
-from octopi.operating_system import (
-    SystemClock,
-    SystemDisk,
-    SystemRandomness,
-    SystemStreams,
-    wants_plain_websocket,
-)
 from octopi.position import NO_ANCHOR, Anchor, Place
 from octopi.security.join_secret import SecretSource
-from octopi.security.tls import Tls, tls_of_client
-from octopi.transport.addresses import server_address
-from octopi.transport.websocket import WebSocketNet
+from octopi.security.tls import tls_of_client
 from octopi.version import __version__
 from octopi.wire.messages import DeleteTopic, FoundOffset, TopicInfo, TopicKind, TopicOptions
 
@@ -294,10 +283,7 @@ class Client(PipeMaker):
         from octopi.clients.producing.producer import Producer
         from octopi.clients.producing.producer_options import ProducerOptions
 
-        if name is not None and self._cluster.forwards:
-            raise InvalidOptionError(
-                "name: a named producer asks each leader itself, so on_wrong_node can't be 'forward'"
-            )
+        self._cluster.check_producer_name(name)
         options = ProducerOptions(
             linger_s=linger_s,
             batch_bytes=batch_bytes,
@@ -469,46 +455,22 @@ def connect(
           `octopi.aio.connect`.
     """
     addresses = [servers] if isinstance(servers, str) else list(servers)
-    if not addresses:
-        raise InvalidOptionError("name at least one server")
-    for address in addresses:
-        server_address(address)
-    within("request_timeout_s", request_timeout_s, 0.001, 86_400)
-    check_connection_name(name)
-    one_of("on_wrong_node", on_wrong_node, "redirect", "forward")
     tls = None if tls_ca is None else tls_of_client(tls_ca)
     credentials = Credentials(token, secrets)
-    forwards = on_wrong_node == "forward"
-    return _connected(addresses, credentials, tls, request_timeout_s, environment, name, forwards)
+    options = ConnectOptions(
+        addresses,
+        credentials,
+        tls,
+        request_timeout_s,
+        environment,
+        name,
+        on_wrong_node,
+        AGENT,
+    )
+    return _connected(options)
 
 
 @asynccontextmanager
-async def _connected(
-    servers: list[str],
-    credentials: Credentials,
-    tls: Tls | None,
-    request_timeout_s: float,
-    environment: Environment | None,
-    name: str,
-    forwards: bool,
-) -> AsyncIterator[Client]:
-    check_trio("octopi.connect", "octopi.aio.connect")
-    async with background_tasks() as nursery:
-        if environment is None:
-            environment = _system_environment(nursery, tls)
-        connections = Connections(environment, nursery, AGENT, credentials, name)
-        try:
-            yield Client(
-                ClusterHandle.of(
-                    environment, connections, servers, request_timeout_s, forwards=forwards
-                )
-            )
-            await connections.close()
-        finally:
-            connections.abandon()
-
-
-def _system_environment(nursery: trio.Nursery, tls: Tls | None) -> Environment:
-    clock = SystemClock()
-    net = WebSocketNet(SystemStreams(), clock, nursery, plain=wants_plain_websocket(), tls=tls)
-    return Environment(clock, net, SystemDisk(), SystemRandomness())
+async def _connected(options: ConnectOptions) -> AsyncIterator[Client]:
+    async with opened_cluster(options) as cluster:
+        yield Client(cluster)

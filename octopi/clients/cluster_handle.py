@@ -12,6 +12,7 @@ from octopi.clients.leader_lookup import LeaderLookup
 from octopi.clients.leader_route import LeaderRoute
 from octopi.clients.routing import RequestRouter
 from octopi.environment import Environment
+from octopi.errors import InvalidOptionError
 from octopi.identifiers import PartitionId, TopicName
 from octopi.wire.messages import Produce, TopicInfo
 
@@ -66,6 +67,18 @@ class ClusterHandle:
         return ForwardedRoute(
             self.lookup, topic, partition, on_described, servers, self.connections
         )
+
+    def check_producer_name(self, name: str | None) -> None:
+        """Check whether a producer can have *name*; None: it has none.
+
+        Raises:
+          InvalidOptionError: if it can't, because it asks each leader itself.
+        """
+        if name is not None and self.forwards:
+            raise InvalidOptionError(
+                "name: a named producer asks each leader itself, so it can't have its messages "
+                "passed on: connect without on_wrong_node='forward'"
+            )
 
     def addressed(self, message: Produce) -> Produce:
         """*message*, as it is to be sent on that way."""
