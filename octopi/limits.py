@@ -1270,6 +1270,21 @@ ASK_CONNECT_S: Final = 1.0
 """How long a request waits for the broker's connection to the register.  Then the client is told,
 and may ask another node; the connection is opened all the same."""
 
+FORWARD_BYTES_MAX: Final = BATCH_BYTES_MAX + 32 * KIB
+"""The size of a produce request that a broker passes on to the leader: a full batch, and the fields
+around it."""
+
+FORWARDS_IN_FLIGHT_MAX: Final = 256
+"""Produce requests that a broker has passed on to leaders and that are not answered yet; one more
+is refused.  A leader takes as many from one broker."""
+
+FORWARDS_IN_FLIGHT_BYTES_MAX: Final = 64 * MIB
+"""The bytes of these requests together: one more is refused, unless it is the only one."""
+
+FORWARD_TIMEOUT_S: Final = 10.0
+"""How long a broker waits for the leader's answer to such a request: not as long as the client,
+which so hears of it before it leaves the broker."""
+
 AUTHORIZED_VERBS_MAX: Final = 16
 """The number of verbs that a client's token grants, in a request that is passed on."""
 
@@ -1332,4 +1347,6 @@ assert QUESTION_INTERVAL_S < LEADER_SILENCE_S < MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 assert READER_SILENCE_S + LEADER_SILENCE_S > MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 assert ASKS_PER_CLIENT_MAX < ASKS_IN_FLIGHT_MAX
 assert ASKS_IN_FLIGHT_MAX + ASKED_ORDERS_MAX < REQUESTS_IN_FLIGHT_MAX
+assert FORWARD_TIMEOUT_S < REQUEST_TIMEOUT_S
+assert BATCH_BYTES_MAX < FORWARD_BYTES_MAX < MESSAGE_BYTES_MAX <= FORWARDS_IN_FLIGHT_BYTES_MAX
 assert ASK_CONNECT_S <= MEMBERSHIP_HEARTBEAT_TIMEOUT_S <= ENTRANCE_SILENCE_S

@@ -217,6 +217,7 @@ def connect(
     request_timeout_s: float = REQUEST_TIMEOUT_S,
     environment: Environment | None = None,
     secrets: SecretSource | None = None,
+    on_wrong_node: str = "redirect",
 ) -> AbstractAsyncContextManager[AsyncioClient]:
     """A client of the cluster with nodes at *servers*, for a block of an asyncio task::
 
@@ -239,6 +240,7 @@ def connect(
         request_timeout_s=request_timeout_s,
         environment=environment,
         secrets=secrets,
+        on_wrong_node=on_wrong_node,
     )
     return AsyncioBlock(GuestRun.of_running_loop, lambda: block, AsyncioClient)
 

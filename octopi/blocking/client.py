@@ -214,6 +214,7 @@ def connect(
     request_timeout_s: float = REQUEST_TIMEOUT_S,
     environment: Environment | None = None,
     secrets: SecretSource | None = None,
+    on_wrong_node: str = "redirect",
 ) -> AbstractContextManager[BlockingClient]:
     """A client of the cluster whose registers are at *servers*, for a block::
 
@@ -234,6 +235,7 @@ def connect(
         request_timeout_s=request_timeout_s,
         environment=environment,
         secrets=secrets,
+        on_wrong_node=on_wrong_node,
     )
     return _ClientBlock(lambda: block)
 

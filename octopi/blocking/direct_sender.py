@@ -147,7 +147,8 @@ class DirectSender:
         here = self._environment
         # What observes a session does so in the thread of Trio.
         is_observed = here.trace is not None or here.audit is not None
-        self._is_possible = isinstance(here.clock, SystemClock) and not is_observed
+        is_direct = not self._cluster.forwards
+        self._is_possible = is_direct and isinstance(here.clock, SystemClock) and not is_observed
 
     @property
     def acknowledged_count(self) -> int:

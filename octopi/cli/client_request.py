@@ -40,6 +40,7 @@ async def connected(settings: ClientSettings) -> AsyncIterator[octopi.Client]:
         secrets=secrets,
         tls_ca=settings.tls_ca or None,
         request_timeout_s=settings.timeout_s,
+        on_wrong_node=settings.on_wrong_node,
     ) as client:
         try:
             yield client

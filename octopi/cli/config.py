@@ -65,6 +65,11 @@ class ClientSettings:
         "OCTOPI_NAME",
         "name of the connections, shown by `octopi-node consumers list` and the console",
     )
+    on_wrong_node: Literal["redirect", "forward"] = _setting(
+        "redirect",
+        "OCTOPI_ON_WRONG_NODE",
+        "redirect: produce at the leaders; forward: have the server, a broker, pass messages on",
+    )
     token_file: str = _setting("", "OCTOPI_TOKEN_FILE", "file with the token to authenticate with")
     tls_ca: str = _setting(
         "",

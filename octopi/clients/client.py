@@ -11,17 +11,15 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
-import trio
-
 from octopi.clients.admin import Admin, delete, list_topics
 from octopi.clients.answers import FetchResult
-from octopi.clients.background import background_tasks, check_trio
+from octopi.clients.background import background_tasks
 from octopi.clients.cluster_handle import ClusterHandle
-from octopi.clients.connections import Connections
 from octopi.clients.consuming.start_position import OffsetSpec, offset_query
 from octopi.clients.credentials import Credentials, Token
 from octopi.clients.fetching import fetch
-from octopi.clients.options import UNCHANGED, Unchanged, check_connection_name, within
+from octopi.clients.opened_cluster import ConnectOptions, opened_cluster
+from octopi.clients.options import UNCHANGED, Unchanged
 from octopi.clients.piping.pipe_maker import PipeMaker
 from octopi.clients.subscribing.subscription_options import PREFETCH
 from octopi.clients.topic_creation import alter_topic, create_checked, milliseconds
@@ -39,18 +37,9 @@ from octopi.limits import (
     RECONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_S,
 )
-from octopi.operating_system import (
-    SystemClock,
-    SystemDisk,
-    SystemRandomness,
-    SystemStreams,
-    wants_plain_websocket,
-)
 from octopi.position import NO_ANCHOR, Anchor, Place
 from octopi.security.join_secret import SecretSource
-from octopi.security.tls import Tls, tls_of_client
-from octopi.transport.addresses import server_address
-from octopi.transport.websocket import WebSocketNet
+from octopi.security.tls import tls_of_client
 from octopi.version import __version__
 from octopi.wire.messages import DeleteTopic, FoundOffset, TopicInfo, TopicKind, TopicOptions
 
@@ -294,6 +283,7 @@ class Client(PipeMaker):
         from octopi.clients.producing.producer import Producer
         from octopi.clients.producing.producer_options import ProducerOptions
 
+        self._cluster.check_producer_name(name)
         options = ProducerOptions(
             linger_s=linger_s,
             batch_bytes=batch_bytes,
@@ -435,6 +425,7 @@ def connect(
     request_timeout_s: float = REQUEST_TIMEOUT_S,
     environment: Environment | None = None,
     secrets: SecretSource | None = None,
+    on_wrong_node: str = "redirect",
 ) -> AbstractAsyncContextManager[Client]:
     """A client of the cluster with nodes at *servers*, for a block::
 
@@ -454,47 +445,32 @@ def connect(
     *environment*: replaces network, clock and randomness of the system; it has its own authority.
     *secrets*: the join secrets of the cluster, for an operator's client; nodes keep connection
     slots for operators when they have none left for other clients.
+    *on_wrong_node*: ``"forward"`` for a client that can't reach all brokers: brokers of *servers*
+    pass what it produces on to the leaders.  Reading goes to replicas all the same.
 
     Raises:
-      InvalidOptionError: if a server is no address of a node, *tls_ca* no authority, or *name* no
-          name.
+      InvalidOptionError: if a server is no address of a node, *tls_ca* no authority, *name* no
+          name, or *on_wrong_node* another word.
       RuntimeError: when the block is entered outside of Trio; asyncio programs use
           `octopi.aio.connect`.
     """
     addresses = [servers] if isinstance(servers, str) else list(servers)
-    if not addresses:
-        raise InvalidOptionError("name at least one server")
-    for address in addresses:
-        server_address(address)
-    within("request_timeout_s", request_timeout_s, 0.001, 86_400)
-    check_connection_name(name)
     tls = None if tls_ca is None else tls_of_client(tls_ca)
     credentials = Credentials(token, secrets)
-    return _connected(addresses, credentials, tls, request_timeout_s, environment, name)
+    options = ConnectOptions(
+        addresses,
+        credentials,
+        tls,
+        request_timeout_s,
+        environment,
+        name,
+        on_wrong_node,
+        AGENT,
+    )
+    return _connected(options)
 
 
 @asynccontextmanager
-async def _connected(
-    servers: list[str],
-    credentials: Credentials,
-    tls: Tls | None,
-    request_timeout_s: float,
-    environment: Environment | None,
-    name: str,
-) -> AsyncIterator[Client]:
-    check_trio("octopi.connect", "octopi.aio.connect")
-    async with background_tasks() as nursery:
-        if environment is None:
-            environment = _system_environment(nursery, tls)
-        connections = Connections(environment, nursery, AGENT, credentials, name)
-        try:
-            yield Client(ClusterHandle.of(environment, connections, servers, request_timeout_s))
-            await connections.close()
-        finally:
-            connections.abandon()
-
-
-def _system_environment(nursery: trio.Nursery, tls: Tls | None) -> Environment:
-    clock = SystemClock()
-    net = WebSocketNet(SystemStreams(), clock, nursery, plain=wants_plain_websocket(), tls=tls)
-    return Environment(clock, net, SystemDisk(), SystemRandomness())
+async def _connected(options: ConnectOptions) -> AsyncIterator[Client]:
+    async with opened_cluster(options) as cluster:
+        yield Client(cluster)

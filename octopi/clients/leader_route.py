@@ -15,6 +15,7 @@ from typing import Final
 
 import attrs
 
+from octopi.clients.leader_check import LeaderVerdict, judge_leader
 from octopi.clients.leader_lookup import LeaderLookup, leader_address, partition_of
 from octopi.errors import (
     ConnectionLostError,
@@ -27,7 +28,7 @@ from octopi.errors import (
 )
 from octopi.identifiers import PartitionId, TopicName
 from octopi.limits import ADDRESSES_TOLD_MAX, REDIRECTS_IN_A_ROW_MAX
-from octopi.wire.messages import TopicInfo
+from octopi.wire.messages import PartitionInfo, TopicInfo
 
 _REDIRECTS: Final = {Status.NOT_LEADER, Status.NO_QUORUM}
 """The statuses with an address to go to: a relay that hears no majority names another one."""
@@ -112,6 +113,11 @@ class LeaderRoute:
         """The broker that was tried leads."""
         self._in_a_row = 0
         self._asked.clear()
+
+    def judge(self, address: str, epoch: int, place: PartitionInfo) -> LeaderVerdict:
+        """What the register's record *place* means for a client that waits for the broker at
+        *address*, which was found in *epoch*."""
+        return judge_leader(address, epoch, place)
 
     def take_told(self) -> str:
         """Return the address of the last redirect, once; empty if none is to be followed."""

@@ -15,6 +15,7 @@ from octopi.limits import (
     ASK_BYTES_MAX,
     AUTHORIZED_VERBS_MAX,
     BATCH_BYTES_MAX,
+    FORWARD_BYTES_MAX,
     HOMES_MAX,
     PATTERNS_PER_VERB_MAX,
 )
@@ -63,10 +64,23 @@ class Ask:
     request is about.  A receiver that doesn't lead them all refuses to look at it."""
 
 
+@request("forward", PEER_TO_LEADER, needs=on_the_cluster(Verb.REPLICATE), since=2)
+@attrs.frozen
+class Forward:
+    """Handle a client's request as the leader of its partition.  The sender doesn't lead it; it has
+    checked that the client's token grants the request.  The receiver passes it on to nobody: if it
+    doesn't lead either, the answer says so.  Answer: `Answer`; or `Failure`, if the receiver
+    doesn't look at the request."""
+
+    request: int
+    message: Annotated[bytes, AtMost(FORWARD_BYTES_MAX)]
+    """The client's `Produce`, encoded, with the client's request number."""
+
+
 @answer("answer", DECIDER_TO_PEER)
 @attrs.frozen
 class Answer:
-    """Answer to `Ask`."""
+    """Answer to `Ask` and `Forward`."""
 
     request: int
     message: Annotated[bytes, AtMost(BATCH_BYTES_MAX)]

@@ -39,6 +39,9 @@ class Produce:
     generation: Annotated[int, Within(0, GENERATIONS_MAX), MayBeMissing()] = 0
     """The generation of the topic by which the partition was chosen; 0: the producer knows none, so
     it is the first.  If the log is sealed for a later one, the answer is ``stale_route``."""
+    forward: Annotated[bool, MayBeMissing()] = False
+    """Whether a broker that doesn't lead the partition passes the request on to the leader, instead
+    of naming it."""
 
     @property
     def condition(self) -> Condition | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from octopi.cli.failures import ExitCode
+from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.invocation import common_options
 from octopi.cli.output import say, say_lines
 from sim.commands.options import PLAN_HELP, name_of, plan_of, tier_option
@@ -29,9 +29,28 @@ from sim.commands.options import PLAN_HELP, name_of, plan_of, tier_option
     help="Write the run as an HTML page, too.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON, and run nothing.")
+@click.option(
+    "--real",
+    is_flag=True,
+    help="Run the plan with nodes that are processes of this machine, in real time.",
+)
+@click.option(
+    "--keep",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="With --real: an empty directory that keeps the files and logs of the nodes.",
+)
 @tier_option
 @common_options
-def replay(plan_text: str, events: int, page: Path | None, as_json: bool, tier: str | None) -> int:
+def replay(
+    plan_text: str,
+    events: int,
+    page: Path | None,
+    as_json: bool,
+    real: bool,
+    keep: Path | None,
+    tier: str | None,
+) -> int:
     """Run one plan again; print the plan, the last events, and the broken promise.
 
     \b
@@ -45,9 +64,22 @@ def replay(plan_text: str, events: int, page: Path | None, as_json: bool, tier: 
     The same plan goes the same way, to the last byte, with the same versions of Octopi, Trio and
     the WebSocket stack: compare the digests.
 
+    With --real the nodes are processes: faults kill, stop, pause and start them, cut and reset
+    links between them, and damage files of brokers that are down, in real time.  The command says
+    first what can't happen to processes, such as faults at a step inside of one.  Which moment of a
+    process a fault hits is up to the machine, so two such runs differ.
+
     Exits with code 1 if a promise is broken.
     """
+    if real and (page is not None or as_json):
+        raise CommandError("--real goes with neither --page nor --json", ExitCode.USAGE)
+    if keep is not None and not real:
+        raise CommandError("--keep goes with --real only", ExitCode.USAGE)
     plan = plan_of(plan_text, tier)
+    if real:
+        from sim.real.replaying import replay_real
+
+        return replay_real(plan, keep)
 
     from octopi.simulation.report.html import timeline
     from sim.generate.swarm import describe

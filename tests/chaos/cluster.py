@@ -16,7 +16,7 @@ import trio
 from harness.machines import Machine
 from harness.processes import NodeProcess, NodeProcesses
 from octopi.cli.free_ports import free_port
-from tests.chaos.proxy import Network
+from sim.real.proxy import ProxyNetwork
 
 REGISTER: Final = "register"
 
@@ -33,7 +33,7 @@ class ChaosCluster:
 
     def __init__(self, nodes: NodeProcesses, nursery: trio.Nursery, *, small_disks: bool) -> None:
         """*small_disks*: each broker has a disk of its own that can be full."""
-        self.network = Network(nursery, self._pids)
+        self.network = ProxyNetwork(nursery, self._pids)
         self.nodes: dict[str, NodeProcess] = {}
         """By name; brokers are ``broker-1`` and so on, by the ids that they have at first."""
         self.ids: dict[str, int] = {}

@@ -20,9 +20,9 @@ import octopi
 from harness.processes import node_processes
 from octopi.cli.node_processes import node_command, node_environment
 from octopi.retry import may_pass
+from sim.real.ledger import Content, Ledger, LogId, StoredValue, judge_replica
+from sim.real.records import NoRecordError, log_bytes, log_directory, read_records
 from tests.chaos.cluster import ChaosCluster, in_thread
-from tests.chaos.ledger import Content, Ledger, LogName, Stored, judge_replica
-from tests.chaos.records import NoRecordError, log_bytes, log_directory, read_records
 from tests.chaos.schedule import Schedule
 from tests.chaos.workload import REMADE, Workload
 
@@ -238,23 +238,23 @@ class _Run:
         )
         return "" if done.returncode == 0 else (done.stdout + done.stderr).decode()
 
-    async def _read_all(self) -> dict[LogName, Content]:
-        final: dict[LogName, Content] = {log: [] for log in self.workload.logs}
+    async def _read_all(self) -> dict[LogId, Content]:
+        final: dict[LogId, Content] = {log: [] for log in self.workload.logs}
         by_place = {(log.topic, log.partition): content for log, content in final.items()}
         async with octopi.connect(self.cluster.servers) as client:
             for topic in self.workload.partitions:
                 async with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
                     async for one in consumer:
                         by_place[one.topic, one.partition].append(
-                            Stored(one.offset, one.next_offset, one.value)
+                            StoredValue(one.offset, one.next_offset, one.value)
                         )
         return final
 
-    async def _at(self, ends: dict[LogName, int]) -> str:
+    async def _at(self, ends: dict[LogId, int]) -> str:
         await trio.lowlevel.checkpoint()
         return self.workload.behind(ends)
 
-    def _judge(self, final: dict[LogName, Content]) -> None:
+    def _judge(self, final: dict[LogId, Content]) -> None:
         faults = self.ledger.judge(final)
         for log, content in final.items():
             for broker in self.cluster.brokers:
@@ -283,9 +283,9 @@ class _Run:
             self.log(f"{counts}; disturbed now: {busy}; spoilt: {spoilt}")
 
 
-def _judge_files(log: LogName, broker: str, directory: Path, content: Content) -> list[str]:
+def _judge_files(log: LogId, broker: str, directory: Path, content: Content) -> list[str]:
     try:
-        records = [Stored(*one) for one in read_records(log_bytes(directory))]
+        records = [StoredValue(*one) for one in read_records(log_bytes(directory))]
     except NoRecordError as error:
         return [f"{log}: the files of {broker}: {error}"]
     return judge_replica(log, broker, records, content)

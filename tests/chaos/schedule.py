@@ -3,7 +3,7 @@
 Several lanes at once; a lane takes what it disturbs for itself, so no node is disturbed
 twice at a time, and there is always one broker that nothing happens to, except where the
 fault is that all lose power.  Without a register nothing happens to a majority of the brokers.
-What may be damaged is up to `tests.chaos.bounds`.  Each fault ends by healing, whatever else
+What may be damaged is up to `sim.real.bounds`.  Each fault ends by healing, whatever else
 happens.  The seed decides what is tried and for how long; which instant of the cluster it hits is
 up to the machine.
 """
@@ -21,12 +21,12 @@ from typing import Final
 import attrs
 import trio
 
-from tests.chaos.bounds import FLUSHED_S, Bounds, in_sync_everywhere
+from sim.real.bounds import FLUSHED_S, CopyBounds, in_sync_everywhere
+from sim.real.ledger import Ledger
+from sim.real.proxy import CLIENT, Way, both_ways
+from sim.real.records import flipped_logs
 from tests.chaos.cluster import REGISTER, ChaosCluster, fill_disk, in_thread
 from tests.chaos.damage import damage, keep_copy
-from tests.chaos.ledger import Ledger
-from tests.chaos.proxy import CLIENT, Way, both_ways
-from tests.chaos.records import flipped_logs
 from tests.chaos.workload import Workload
 
 KINDS: Final = {
@@ -97,7 +97,7 @@ class Schedule:
         """The nodes that something happens to now."""
         self.faults: list[str] = []
         """What went wrong where nothing may."""
-        self.bounds = Bounds()
+        self.bounds = CopyBounds()
         self._cluster = cluster
         self._workload = workload
         self._ledger = ledger

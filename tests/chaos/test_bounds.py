@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from tests.chaos.bounds import Bounds, in_sync_everywhere
+from sim.real.bounds import CopyBounds, in_sync_everywhere
 
 
 @attrs.frozen
@@ -18,7 +18,7 @@ def everywhere(*in_sync: int) -> list[Place]:
 
 
 def test_two_of_three_copies_may_be_damaged_one_after_the_other() -> None:
-    bounds = Bounds()
+    bounds = CopyBounds()
     assert bounds.spoil(1, everywhere(1, 2, 3))
     assert bounds.spoil(2, everywhere(1, 2, 3))
     assert not bounds.spoil(3, everywhere(1, 2, 3))
@@ -26,13 +26,13 @@ def test_two_of_three_copies_may_be_damaged_one_after_the_other() -> None:
 
 
 def test_the_only_copy_in_sync_may_not_be_damaged_and_one_out_of_sync_may() -> None:
-    bounds = Bounds()
+    bounds = CopyBounds()
     assert not bounds.spoil(1, everywhere(1))
     assert bounds.spoil(2, everywhere(1))
 
 
 def test_a_copy_can_be_spared_only_where_another_intact_one_is_in_sync_and_live() -> None:
-    bounds = Bounds()
+    bounds = CopyBounds()
     assert bounds.can_spare(3, everywhere(2, 3))
     assert not bounds.can_spare(3, everywhere(2, 3), dead={2})
     assert bounds.can_spare(3, everywhere(1, 2, 3), dead={2})
@@ -42,11 +42,11 @@ def test_a_copy_can_be_spared_only_where_another_intact_one_is_in_sync_and_live(
 
 
 def test_no_copy_may_be_damaged_while_none_is_known_to_be_in_sync() -> None:
-    assert not Bounds().spoil(1, everywhere())
+    assert not CopyBounds().spoil(1, everywhere())
 
 
 def test_a_damaged_copy_counts_again_when_it_is_in_sync_in_all_its_partitions() -> None:
-    bounds = Bounds()
+    bounds = CopyBounds()
     assert bounds.spoil(1, everywhere(1, 2))
     assert not bounds.all_intact
     assert not in_sync_everywhere(1, [Place([1, 2], [1, 2]), Place([1, 3], [3])])

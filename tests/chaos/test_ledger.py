@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos.ledger import Ledger, LogName, Stored, judge_replica
+from sim.real.ledger import Ledger, LogId, StoredValue, judge_replica
 
-LOG = LogName("orders", 0)
-A, B, C = Stored(0, 10, b"a"), Stored(10, 20, b"b"), Stored(20, 30, b"c")
+LOG = LogId("orders", 0)
+A, B, C = StoredValue(0, 10, b"a"), StoredValue(10, 20, b"b"), StoredValue(20, 30, b"c")
 
 
-def ledger(*acknowledged: Stored) -> Ledger:
+def ledger(*acknowledged: StoredValue) -> Ledger:
     """One producer that sent a, b and c, and one consumer at the start."""
     book = Ledger()
     for number, one in enumerate((A, B, C)):
@@ -20,7 +20,7 @@ def ledger(*acknowledged: Stored) -> Ledger:
     return book
 
 
-def read(book: Ledger, *seen: Stored) -> Ledger:
+def read(book: Ledger, *seen: StoredValue) -> Ledger:
     book.begins("c", LOG, 0)
     for one in seen:
         book.delivered("c", LOG, *one)
@@ -43,26 +43,26 @@ def test_a_message_without_an_outcome_may_be_stored_or_not() -> None:
         ([A, B], "acknowledged, and not there: 1 messages: c"),
         ([], "acknowledged, and not there: 3 messages: a, b, c"),
         ([A, C._replace(offset=10, next_offset=20)], "not at the offset"),
-        ([A, B, C, Stored(30, 40, b"a")], "stored more than once: 1 messages: a"),
-        ([A, B, C, Stored(30, 40, b"z")], "holds what was not sent to it: 1 messages: z"),
+        ([A, B, C, StoredValue(30, 40, b"a")], "stored more than once: 1 messages: a"),
+        ([A, B, C, StoredValue(30, 40, b"z")], "holds what was not sent to it: 1 messages: z"),
         ([A, B, C._replace(offset=21)], "a gap or an overlap"),
     ],
 )
 def test_a_log_that_differs_from_its_acknowledgements_is_a_fault(
-    final: list[Stored], fault: str
+    final: list[StoredValue], fault: str
 ) -> None:
     assert fault in "\n".join(ledger(A, B, C).judge({LOG: final}))
 
 
 def test_a_message_in_another_log_is_a_fault() -> None:
-    other = LogName("orders", 1)
-    faults = ledger(A).judge({LOG: [A], other: [Stored(0, 10, b"b")]})
+    other = LogId("orders", 1)
+    faults = ledger(A).judge({LOG: [A], other: [StoredValue(0, 10, b"b")]})
     assert faults == ["orders/1: holds what was not sent to it: 1 messages: b"]
 
 
 def test_an_acknowledgement_for_another_log_is_a_fault() -> None:
     book = ledger()
-    book.acknowledged(b"a", LogName("orders", 1), 0, 10, now=0.0)
+    book.acknowledged(b"a", LogId("orders", 1), 0, 10, now=0.0)
     assert book.faults == ["a was sent to orders/0, acknowledged in orders/1"]
 
 
@@ -74,7 +74,7 @@ def test_a_stored_message_whose_producer_was_told_otherwise_is_a_fault() -> None
 
 
 def test_a_wrong_order_of_a_producers_messages_is_a_fault() -> None:
-    final = [Stored(0, 10, b"b"), Stored(10, 20, b"a")]
+    final = [StoredValue(0, 10, b"b"), StoredValue(10, 20, b"a")]
     assert "behind a later message of its producer" in ledger().judge({LOG: final})[0]
 
 
@@ -104,12 +104,12 @@ def test_a_consumer_that_was_told_of_a_loss_may_resume_where_the_loss_begins() -
     book.told("c", LOG, 10)
     book.begins("c", LOG, 10)
     assert book.faults == []
-    book.delivered("c", LOG, *Stored(10, 20, b"c"))
+    book.delivered("c", LOG, *StoredValue(10, 20, b"c"))
     assert book.faults == []
 
 
 def test_a_fork_is_a_fault_unless_the_consumer_was_told() -> None:
-    forked = Stored(10, 20, b"c")
+    forked = StoredValue(10, 20, b"c")
     book = read(ledger(A), A, B)
     assert "was not told: 1 messages: b" in book.judge({LOG: [A, forked]})[0]
     book.may_be_lost({LOG}, since=5.0)
@@ -125,7 +125,7 @@ def test_a_message_in_flight_when_its_consumer_was_told_of_a_loss_may_still_come
     book.delivered("c", LOG, *B)
     assert book.judge({LOG: [A]}) == []
     book.delivered("c", LOG, 10, 20, b"c")
-    assert book.judge({LOG: [A, Stored(10, 20, b"c")]}) == []
+    assert book.judge({LOG: [A, StoredValue(10, 20, b"c")]}) == []
     book.delivered("c", LOG, 10, 20, b"c")
     assert "saw a repeat" in book.faults[0]
 

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from tests.chaos.proxy import Network, both_ways
+from sim.real.proxy import ProxyNetwork, both_ways
 
 
 @asynccontextmanager
-async def echoing() -> AsyncIterator[tuple[Network, trio.SocketStream]]:
+async def echoing() -> AsyncIterator[tuple[ProxyNetwork, trio.SocketStream]]:
     """A network whose only node sends back what it gets, and a connection to it that comes
     from a node, too: this process."""
 
@@ -24,7 +24,7 @@ async def echoing() -> AsyncIterator[tuple[Network, trio.SocketStream]]:
         async with trio.open_nursery() as nursery:
             [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
             nursery.start_soon(trio.serve_listeners, echo, [listener])
-            network = Network(nursery, lambda: {"a": os.getpid()})
+            network = ProxyNetwork(nursery, lambda: {"a": os.getpid()})
             url = await network.open("b", listener.socket.getsockname()[1])
             stream = await trio.open_tcp_stream("127.0.0.1", int(url.rpartition(":")[2]))
             async with stream:

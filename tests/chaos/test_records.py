@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.records import NoRecordError, flipped_logs, log_bytes, read_records
+from sim.real.records import NoRecordError, flipped_logs, log_bytes, read_records
 
 PAGE = Path(__file__).parents[2] / "docs/record-format.md"
 GOLDEN = b"".join(

@@ -13,8 +13,8 @@ from typing import cast
 import trio
 from trio.testing import MockClock
 
+from sim.real.ledger import Ledger
 from tests.chaos.cluster import ChaosCluster
-from tests.chaos.ledger import Ledger
 from tests.chaos.schedule import KINDS, RING_KINDS, Schedule
 from tests.chaos.workload import Workload
 

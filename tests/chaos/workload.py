@@ -17,7 +17,7 @@ import trio
 
 import octopi
 from octopi.retry import may_pass
-from tests.chaos.ledger import Ledger, LogName
+from sim.real.ledger import Ledger, LogId
 
 TOPICS: Final = {"narrow": 1, "orders": 3, "wide": 8, "durable": 2}
 """Topics and the number of their partitions."""
@@ -94,15 +94,15 @@ class Workload:
                 self.partitions[topic] = [one.partition for one in info.partitions]
 
     @property
-    def logs(self) -> list[LogName]:
+    def logs(self) -> list[LogId]:
         """All logs that there are."""
         return [
-            LogName(topic, partition, self.generation if topic == REMADE else 0)
+            LogId(topic, partition, self.generation if topic == REMADE else 0)
             for topic, partitions in self.partitions.items()
             for partition in partitions
         ]
 
-    def unflushed_logs(self) -> set[LogName]:
+    def unflushed_logs(self) -> set[LogId]:
         """Those that acknowledge what is not yet on a device."""
         return {one for one in self.logs if one.topic != DURABLE}
 
@@ -141,7 +141,7 @@ class Workload:
             await self._until_done(self._delete)
             self.generation += 1
             await self._until_done(self._create)
-            log = LogName(REMADE, self.partitions[REMADE][0], self.generation)
+            log = LogId(REMADE, self.partitions[REMADE][0], self.generation)
             async with octopi.connect(self._register) as client, client.producer() as producer:
                 for number in range(1, _REMADE_COUNT + 1):
                     name = f"r{self.generation}"
@@ -210,7 +210,7 @@ class Workload:
         number = 0
         dies_at = trio.current_time() + (kind.life_s or 1e9) * randomness.uniform(0.5, 1.5)
 
-        async def outcome(pending: octopi.PendingReceipt, log: LogName, value: bytes) -> None:
+        async def outcome(pending: octopi.PendingReceipt, log: LogId, value: bytes) -> None:
             try:
                 await self._outcome(pending, log, value)
             finally:
@@ -238,7 +238,7 @@ class Workload:
                 waiting.start_soon(outcome, pending, log, value)
             await trio.sleep(randomness.expovariate(1 / kind.mean_pause_s))
 
-    async def _outcome(self, pending: octopi.PendingReceipt, log: LogName, value: bytes) -> None:
+    async def _outcome(self, pending: octopi.PendingReceipt, log: LogId, value: bytes) -> None:
         try:
             receipt = await pending
         except octopi.NotDeliveredError:
@@ -246,7 +246,7 @@ class Workload:
         except octopi.OutcomeUnknownError:
             self._ledger.unknown()
         else:
-            told = LogName(receipt.topic, receipt.partition, log.generation)
+            told = LogId(receipt.topic, receipt.partition, log.generation)
             offsets = receipt.offset, receipt.next_offset
             self._ledger.acknowledged(value, told, *offsets, trio.current_time())
 
@@ -262,7 +262,7 @@ class Workload:
         start: str = "earliest"
         forked = False
         for partition in self.partitions[topic]:
-            self._ledger.begins(name, LogName(topic, partition), 0)
+            self._ledger.begins(name, LogId(topic, partition), 0)
         randomness = random.Random(f"{self._seed}/{name}")
         while True:
             life = trio.CancelScope()
@@ -288,7 +288,7 @@ class Workload:
                         finally:
                             start = str(consumer.position)
                             for partition, offset in consumer.position.offsets.items():
-                                self._ledger.begins(name, LogName(topic, partition), offset)
+                                self._ledger.begins(name, LogId(topic, partition), offset)
                 except octopi.OctopiError as error:
                     if not may_pass(error):
                         self.faults.append(f"{name} can't read {topic} from {start}: {error!r}")
@@ -305,17 +305,17 @@ class Workload:
                 told += 1
                 assert fork.partition is not None
                 assert fork.offset is not None
-                self._ledger.told(name, LogName(fork.topic, fork.partition), fork.offset)
+                self._ledger.told(name, LogId(fork.topic, fork.partition), fork.offset)
 
         try:
             async for one in consumer:
                 note_forks()
-                log = LogName(one.topic, one.partition)
+                log = LogId(one.topic, one.partition)
                 self._ledger.delivered(name, log, one.offset, one.next_offset, one.value)
         finally:
             note_forks()  # also of a log that has handed out nothing since
 
-    def behind(self, ends: dict[LogName, int]) -> str:
+    def behind(self, ends: dict[LogId, int]) -> str:
         """The consumers that are not at the *ends* of their logs, if any."""
         return ", ".join(
             f"{name} at {self._ledger.position(name, log)} of {end} in {log}"

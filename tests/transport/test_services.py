@@ -101,10 +101,10 @@ def test_the_services_of_a_role_take_all_that_its_clients_may_send() -> None:
     ours = {m.Authenticate}  # taken before a session sees it
     around: Any = _Surroundings()
     parts = ClientParts(around, around, around, around, around)
-    node = BrokerNode(around, around, around, parts, around, around, around, around, 0.0)
+    node = BrokerNode(around, around, around, parts, around, around, around, around, around, 0.0)
     assert _taken_by(client_services(node)) == CLIENT.to_leader - ours
     of_ring: list[ServiceMaker] = [
-        *parts.services("test", 0.0, around),
+        *parts.services("test", 0.0, around, around),
         partial(RingService, lambda: around, lambda: around),
     ]
     assert _taken_by(of_ring) == CLIENT.to_leader - ours

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from octopi.cli.config import ClientSettings
+from octopi.cli.config import ClientSettings, help_text
 from octopi.cli.failures import CommandError, ExitCode
 from octopi.cli.input_file import STDIN, opened, size_bytes_of
 from octopi.cli.invocation import (
@@ -86,6 +86,11 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="Time that a batch waits for more messages before it is sent.",
 )
+@click.option(
+    "--on-wrong-node",
+    type=click.Choice(["redirect", "forward"]),
+    help=help_text(ClientSettings, "on_wrong_node"),
+)
 @name_option
 @retry_option
 @client_options
@@ -106,6 +111,7 @@ def produce(
     no_create: bool,
     rate: float | None,
     linger_s: float | None,
+    on_wrong_node: str | None,
     server: str | None,
     timeout_s: float | None,
     retry_s: float | None,
@@ -137,7 +143,11 @@ def produce(
             "messages as arguments and --file exclude each other: leave one out", ExitCode.USAGE
         )
     settings = invocation.configuration().section(
-        ClientSettings, server=server, timeout_s=timeout_s, retry_s=retry_s
+        ClientSettings,
+        server=server,
+        timeout_s=timeout_s,
+        retry_s=retry_s,
+        on_wrong_node=on_wrong_node,
     )
 
     from octopi.cli.produce_run import ProduceRun

@@ -16,9 +16,8 @@ import attrs
 import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
-from octopi.clients.leader_check import LeaderVerdict, judge_leader
+from octopi.clients.leader_check import LeaderVerdict
 from octopi.clients.leader_errors import may_pass_at_a_leader
-from octopi.clients.leader_route import LeaderRoute
 from octopi.clients.news import News
 from octopi.clients.producing.batches import Batch, Stored
 from octopi.clients.producing.effects import (
@@ -97,7 +96,7 @@ class LogSender:
         self._on_settled = shared.on_settled
         self._backoff = Backoff(cluster.environment.randomness)
         self._connection: Connection | None = None
-        self._route = LeaderRoute(cluster.lookup, topic, partition, shared.on_topic_described)
+        self._route = cluster.route(topic, partition, shared.on_topic_described)
         self._address = ""
         """The address of the connection's broker; `_epoch` is the epoch in which it leads."""
         self._epoch = 0
@@ -218,7 +217,7 @@ class LogSender:
         assert connection is not None, "the session sends only while it is connected"
         request = connection.next_request()
         connection.ask(
-            send.request(request, self.topic, self.partition),
+            self._cluster.addressed(send.request(request, self.topic, self.partition)),
             partial(self._take_answer, connection, request, send.batch, send.attempt),
         )
 
@@ -364,7 +363,7 @@ class LogSender:
         self.pump()
 
     def _judge(self, place: PartitionInfo) -> LeaderVerdict:
-        return judge_leader(self._address, self._epoch, place)
+        return self._route.judge(self._address, self._epoch, place)
 
     async def _back_off(self) -> None:
         await self._clock.sleep_until(self._clock.now() + self._backoff.next_s())

@@ -12,6 +12,7 @@ import trio
 from octopi.environment import Environment
 from octopi.limits import PREPARE_S
 from octopi.roles.broker.asks import DeciderAsks
+from octopi.roles.broker.forwarded_produces import ForwardedProduces
 from octopi.roles.broker.internal_logs import InternalLogs
 from octopi.roles.broker.readers import Readers
 from octopi.roles.broker.replica_manager import ReplicaManager
@@ -47,12 +48,14 @@ class ClientParts:
     """The logs ``~subscriptions``."""
     subscriptions: BrokerSubscriptions
 
-    def services(self, agent: str, started_at: float, asks: DeciderAsks) -> Sequence[ServiceMaker]:
+    def services(
+        self, agent: str, started_at: float, asks: DeciderAsks, forwarded: ForwardedProduces
+    ) -> Sequence[ServiceMaker]:
         """The factories of the services of a client connection; called once per broker.  Services
         that need more of the broker than the `ClientContext` has get it here.  *asks*: has answered
-        what the broker doesn't answer itself."""
+        what the broker doesn't answer itself.  *forwarded*: passes produces on to leaders."""
         return (
-            ProduceService,
+            partial(ProduceService, forwarded),
             ReadService,
             SubscribeService,
             DescribeService,

@@ -28,6 +28,7 @@ from octopi.roles.broker.controller_link import MemberLink
 from octopi.roles.broker.ended_ring import EndedRingSession, load_ended_ring
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_connection import FollowerConnection
+from octopi.roles.broker.forwarded_produces import ForwardedProduces, ForwardedProduceService
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
 from octopi.roles.broker.load_report import report_loads
 from octopi.roles.broker.peer_connection import PeerConnection
@@ -118,6 +119,8 @@ class BrokerNode:
     traffic: ServerStatistics
     peer: PeerConnection
     """Asks the register what clients ask this broker."""
+    forwarded: ForwardedProduces
+    """Passes produces on to leaders, for clients that don't reach them."""
     streams: BrokerStreams
     relays: BrokerRelays
     """The topics that it holds in memory."""
@@ -137,7 +140,7 @@ class BrokerNode:
 
 def client_services(node: BrokerNode) -> Sequence[ServiceMaker]:
     """The factories of the services of a client connection of *node*; called once per node."""
-    own = node.parts.services(node.options.agent, node.started_at, node.peer)
+    own = node.parts.services(node.options.agent, node.started_at, node.peer, node.forwarded)
     return *own, NoRingService
 
 
@@ -209,6 +212,9 @@ async def run_broker(
             registers = RegisterAddresses(options.registers)
             peer = PeerConnection(environment, registers, options.agent, options.credentials)
             nursery.start_soon(peer.run)
+            forwarded = ForwardedProduces(
+                environment, replicas, nursery, options.agent, options.credentials
+            )
             traffic = ServerStatistics(MemoryBudget(options.memory_budget_bytes))
 
             def expired(topic_id: TopicId) -> None:
@@ -239,6 +245,7 @@ async def run_broker(
                 parts,
                 traffic,
                 peer,
+                forwarded,
                 streams,
                 relays,
                 environment.clock.now(),
@@ -347,14 +354,23 @@ async def _serve(
 def _peer_sessions(
     node: BrokerNode,
 ) -> dict[Endpoint, Callable[[Connection, trio.Nursery], Session]]:
-    """What a broker answers others that may go on without a register."""
+    """What a broker answers other brokers: produces that they pass on, and questions of those that
+    may go on without a register."""
     if (question := node.question) is None:
-        return {}
+        return {
+            PEER: lambda connection, tasks: ServiceSession(
+                "broker", [ForwardedProduceService(node.replicas, connection)]
+            )
+        }
     from octopi.roles.broker.hand_over_peers import HandOverService
 
     return {
         PEER: lambda connection, tasks: ServiceSession(
-            "broker", [HandOverService(connection, tasks, question.state, question.page)]
+            "broker",
+            [
+                ForwardedProduceService(node.replicas, connection),
+                HandOverService(connection, tasks, question.state, question.page),
+            ],
         )
     }
 

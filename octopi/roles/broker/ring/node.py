@@ -22,6 +22,7 @@ from octopi.roles.broker.asks import DeciderAsks
 from octopi.roles.broker.client_parts import ClientParts, ServiceMaker, begin_client_parts
 from octopi.roles.broker.flusher import Flusher
 from octopi.roles.broker.follower_connection import FollowerConnection
+from octopi.roles.broker.forwarded_produces import ForwardedProduces
 from octopi.roles.broker.identity import BrokerIdentity, begin_incarnation, store_identity
 from octopi.roles.broker.internal_logs import InternalLogs
 from octopi.roles.broker.peer_connection import AskingClient
@@ -173,8 +174,11 @@ async def _serve(
         return node.decider
 
     taken_over = TakenOver(environment, options.data_directory, node.hand_over, identity.broker)
+    forwarded = ForwardedProduces(
+        environment, replicas, nursery, options.agent, options.credentials
+    )
     services: list[ServiceMaker] = [
-        *node.parts.services(options.agent, started_at, _LaterDecider(decider)),
+        *node.parts.services(options.agent, started_at, _LaterDecider(decider), forwarded),
         partial(RingService, member, decider),
     ]
 
@@ -191,7 +195,7 @@ async def _serve(
                         services,
                     ),
                     PEER: lambda connection, tasks: RingAskSession(
-                        environment, decider, connection, tasks, taken_over
+                        environment, decider, connection, tasks, taken_over, replicas
                     ),
                     RING: lambda connection, tasks: RingSession(
                         member(), decider, connection, tasks

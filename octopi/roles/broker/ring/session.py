@@ -22,7 +22,9 @@ from octopi.ring.cluster_record import PartitionKind
 from octopi.ring.points import partition_key
 from octopi.roles.answers import refuse
 from octopi.roles.asked import AskService
+from octopi.roles.broker.forwarded_produces import ForwardedProduceService
 from octopi.roles.broker.hand_over_peers import HandOverService
+from octopi.roles.broker.replica_manager import ReplicaManager
 from octopi.roles.broker.ring.admission import give_id
 from octopi.roles.broker.ring.description import described
 from octopi.roles.broker.ring.member import RingMember
@@ -100,9 +102,11 @@ class RingAskSession(ServiceSession):
         connection: Connection,
         tasks: trio.Nursery,
         taken_over: TakenOver,
+        replicas: ReplicaManager,
     ) -> None:
         """*decider*: raises NotReadyError until the broker is a member of the ring.  *taken_over*:
-        answers brokers that still have a register."""
+        answers brokers that still have a register.  *replicas*: take produces that other brokers
+        pass on."""
 
         def services(
             ask: m.Ask, client: DeciderClient, tasks: trio.Nursery, creator: Creator
@@ -114,6 +118,7 @@ class RingAskSession(ServiceSession):
             [
                 AskService(environment, connection, tasks, services),
                 HandOverService(connection, tasks, taken_over.state, taken_over.page),
+                ForwardedProduceService(replicas, connection),
             ],
         )
 

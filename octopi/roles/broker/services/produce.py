@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from octopi.errors import ConnectionLostError, OctopiError, Status
+from octopi.errors import ConnectionLostError, OctopiError
 from octopi.replication.effects import CommitReceipt, Refusal
-from octopi.roles.answers import refuse
+from octopi.roles.broker.forwarded_produces import ForwardedProduces
 from octopi.roles.broker.local_log import LocalLog
-from octopi.roles.broker.redirects import redirect
+from octopi.roles.broker.produced import answer_to_produce, append_produced
 from octopi.roles.broker.services.context import ClientContext
-from octopi.transport.failures import failure
 from octopi.transport.services import Service
 from octopi.wire import messages as m
 
@@ -19,43 +18,33 @@ from octopi.wire import messages as m
 class ProduceService(Service):
     """Takes records, and answers when the in-sync replicas have them."""
 
-    def __init__(self, context: ClientContext) -> None:
+    def __init__(self, forwarded: ForwardedProduces, context: ClientContext) -> None:
         super().__init__({m.Produce: self._produce})
+        self._forwarded = forwarded
         self._context = context
+        self._manager = context.manager
         self._logs = context.logs
         self._connection = context.connection
 
     def _produce(self, message: m.Produce) -> None:
-        connection, request = self._connection, message.request
+        connection = self._connection
         if self._context.memory.has(message.topic):
             self._context.memory.produce(connection, message)
+            return
+        if message.forward and (leader := self._forwarded.leader_elsewhere(message.partition)):
+            self._forwarded.pass_on(connection, message, leader)
             return
         log = self._logs.find(message.topic, message.partition)
         settle = self._reserved(log, len(message.records))
 
-        def answer(content: CommitReceipt | Refusal) -> None:
+        def answer(outcome: CommitReceipt | Refusal) -> None:
             if settle is not None:
-                settle(content)
+                settle(outcome)
             with contextlib.suppress(ConnectionLostError):  # the client asks again elsewhere
-                if isinstance(content, CommitReceipt):
-                    connection.post(
-                        m.Produced(request, content.offset, content.epoch, content.duplicate)
-                    )
-                elif content.status == Status.NOT_LEADER:
-                    refuse(
-                        connection,
-                        request,
-                        redirect(self._context.manager, content.reason, log.partition),
-                    )
-                else:
-                    connection.post(
-                        failure(request, content.status, content.reason, offset=content.offset)
-                    )
+                connection.post(answer_to_produce(self._manager, message, outcome))
 
         try:
-            replica = self._context.replica(message.partition)
-            generation = max(1, message.generation)
-            replica.produce(log, message.records, answer, message.condition, generation)
+            append_produced(self._manager, log, message, answer)
         except OctopiError:
             if settle is not None:
                 settle(None)

@@ -32,7 +32,7 @@ _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 _ESTABLISHED: Final = "01"
 
 
-class Network:
+class ProxyNetwork:
     """Proxies to nodes, and the directions that are cut off now."""
 
     def __init__(self, nursery: trio.Nursery, pids: Callable[[], dict[str, int]]) -> None:

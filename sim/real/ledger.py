@@ -18,7 +18,7 @@ SHOWN_MAX: Final = 5
 """Examples that a fault names."""
 
 
-class LogName(NamedTuple):
+class LogId(NamedTuple):
     """One log.  *generation* counts topics of one name that were deleted and made again."""
 
     topic: str
@@ -30,7 +30,7 @@ class LogName(NamedTuple):
         return f"{self.topic}/{self.partition}{again}"
 
 
-class Stored(NamedTuple):
+class StoredValue(NamedTuple):
     """A message as it lies in a log."""
 
     offset: int
@@ -38,22 +38,22 @@ class Stored(NamedTuple):
     value: bytes
 
 
-Content: TypeAlias = list[Stored]
+Content: TypeAlias = list[StoredValue]
 
 
 @attrs.define
-class _Sent:
-    log: LogName
+class _SentValue:
+    log: LogId
     producer: str
     number: int
-    acknowledged: Stored | None = None
+    acknowledged: StoredValue | None = None
     acknowledged_at: float = 0.0
     failed: bool = False
     """The client said that it is certainly not stored."""
 
 
 @attrs.define
-class _Reading:
+class _LogReading:
     """What one consumer saw of one log since it last began, or was told of a loss."""
 
     next: int
@@ -79,29 +79,29 @@ class Ledger:
         self.faults: list[str] = []
         """Faults that were seen on the way: what a later look could not show."""
         self.counts: Counter[str] = Counter()
-        self.acknowledged_in: Counter[LogName] = Counter()
+        self.acknowledged_in: Counter[LogId] = Counter()
         """Messages, of each log."""
-        self._sent: dict[bytes, _Sent] = {}
-        self._readings: dict[tuple[str, LogName], _Reading] = {}
+        self._sent: dict[bytes, _SentValue] = {}
+        self._readings: dict[tuple[str, LogId], _LogReading] = {}
         self._may_be_lost: set[bytes] = set()
-        self._lossy: set[LogName] = set()
+        self._lossy: set[LogId] = set()
 
     # --- producers ---------------------------------------------------------------------
 
-    def sent(self, producer: str, number: int, log: LogName, value: bytes) -> None:
+    def sent(self, producer: str, number: int, log: LogId, value: bytes) -> None:
         """*producer* sends its message *number*; *value* is like no other."""
         assert value not in self._sent, f"{value!r} was sent before"
-        self._sent[value] = _Sent(log, producer, number)
+        self._sent[value] = _SentValue(log, producer, number)
         self.counts["sent"] += 1
 
     def acknowledged(
-        self, value: bytes, log: LogName, offset: int, next_offset: int, now: float
+        self, value: bytes, log: LogId, offset: int, next_offset: int, now: float
     ) -> None:
         """The producer was told that it is stored, and where."""
         one = self._sent[value]
         if log != one.log:
             self.faults.append(f"{_short(value)} was sent to {one.log}, acknowledged in {log}")
-        one.acknowledged = Stored(offset, next_offset, value)
+        one.acknowledged = StoredValue(offset, next_offset, value)
         one.acknowledged_at = now
         self.counts["acknowledged"] += 1
         self.acknowledged_in[log] += 1
@@ -117,11 +117,11 @@ class Ledger:
 
     # --- consumers ---------------------------------------------------------------------
 
-    def begins(self, consumer: str, log: LogName, offset: int) -> None:
+    def begins(self, consumer: str, log: LogId, offset: int) -> None:
         """*consumer* reads *log* from *offset* on."""
         reading = self._readings.get((consumer, log))
         if reading is None:
-            self._readings[consumer, log] = _Reading(offset)
+            self._readings[consumer, log] = _LogReading(offset)
             return
         if offset != reading.next:
             reading.go_on(offset)
@@ -132,7 +132,7 @@ class Ledger:
             reading.next = offset
 
     def delivered(
-        self, consumer: str, log: LogName, offset: int, next_offset: int, value: bytes
+        self, consumer: str, log: LogId, offset: int, next_offset: int, value: bytes
     ) -> None:
         """*consumer* was given a message."""
         reading = self._readings[consumer, log]
@@ -143,11 +143,11 @@ class Ledger:
             self.faults.append(
                 f"{consumer} saw {what} in {log}: was at {reading.next}, got {offset}"
             )
-        reading.seen.append(Stored(offset, next_offset, value))
+        reading.seen.append(StoredValue(offset, next_offset, value))
         reading.next = next_offset
         self.counts["delivered"] += 1
 
-    def told(self, consumer: str, log: LogName, offset: int) -> None:
+    def told(self, consumer: str, log: LogId, offset: int) -> None:
         """*consumer* was told that *log* has another history behind *offset* than it read."""
         reading = self._readings[consumer, log]
         if log not in self._lossy:
@@ -155,14 +155,14 @@ class Ledger:
         reading.forks.append(offset)
         self.counts["told of loss"] += 1
 
-    def position(self, consumer: str, log: LogName) -> int:
+    def position(self, consumer: str, log: LogId) -> int:
         """Up to where *consumer* has read *log*."""
         reading = self._readings.get((consumer, log))
         return 0 if reading is None else reading.next
 
     # --- what may be expected ----------------------------------------------------------
 
-    def may_be_lost(self, logs: set[LogName], since: float) -> None:
+    def may_be_lost(self, logs: set[LogId], since: float) -> None:
         """All copies of *logs* lost what they had not flushed: messages that were acknowledged
         at time *since* or later, and before now, may be gone."""
         self._lossy |= logs
@@ -172,7 +172,7 @@ class Ledger:
 
     # --- in the end --------------------------------------------------------------------
 
-    def judge(self, final: dict[LogName, Content]) -> list[str]:
+    def judge(self, final: dict[LogId, Content]) -> list[str]:
         """What must not be, given what the logs hold in the *final* state."""
         faults = list(self.faults)
         for log, content in final.items():
@@ -182,7 +182,7 @@ class Ledger:
                 faults += _judge_reading(consumer, log, reading, final[log])
         return faults
 
-    def _judge_log(self, log: LogName, content: Content) -> list[str]:
+    def _judge_log(self, log: LogId, content: Content) -> list[str]:
         faults = _gaps(log, content)
         stored = {one.value: one for one in content}
         twice = [
@@ -218,7 +218,7 @@ class Ledger:
 
 
 def judge_replica(
-    log: LogName, broker: str, records: Content, content: Content, *, whole: bool = True
+    log: LogId, broker: str, records: Content, content: Content, *, whole: bool = True
 ) -> list[str]:
     """What is wrong with the *records* in the files of *broker*, if clients read *content*;
     *whole*: it has to hold all of that."""
@@ -234,7 +234,7 @@ def judge_replica(
     ]
 
 
-def _judge_reading(consumer: str, log: LogName, reading: _Reading, content: Content) -> list[str]:
+def _judge_reading(consumer: str, log: LogId, reading: _LogReading, content: Content) -> list[str]:
     stored = set(content)
     told = min(reading.forks, default=None)
     vanished = [
@@ -249,7 +249,7 @@ def _judge_reading(consumer: str, log: LogName, reading: _Reading, content: Cont
     return faults
 
 
-def _gaps(log: LogName, content: Content) -> list[str]:
+def _gaps(log: LogId, content: Content) -> list[str]:
     expected = 0
     for one in content:
         if one.offset != expected:

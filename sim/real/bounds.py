@@ -16,7 +16,7 @@ FLUSHED_S: Final = 3.0
 late."""
 
 
-class Place(Protocol):
+class ReplicaSets(Protocol):
     """What the register says of one partition."""
 
     @property
@@ -26,19 +26,21 @@ class Place(Protocol):
     def in_sync(self) -> Collection[int]: ...
 
 
-def in_sync_everywhere(broker: int, places: Collection[Place]) -> bool:
+def in_sync_everywhere(broker: int, places: Collection[ReplicaSets]) -> bool:
     """Whether *broker* is in sync in everything that it holds."""
     return all(broker in one.in_sync for one in places if broker in one.replicas)
 
 
-class Bounds:
+class CopyBounds:
     """Which brokers' copies may not be counted on now."""
 
     def __init__(self) -> None:
         self.spoilt: set[int] = set()
         """Brokers some of whose copies may lack something."""
 
-    def can_spare(self, broker: int, places: Collection[Place], dead: Collection[int] = ()) -> bool:
+    def can_spare(
+        self, broker: int, places: Collection[ReplicaSets], dead: Collection[int] = ()
+    ) -> bool:
         """Whether all partitions that have *broker* in their in-sync set have another broker
         there whose copy is intact, not counting the *dead* ones."""
         lost = self.spoilt | {broker, *dead}
@@ -46,7 +48,7 @@ class Bounds:
             set(one.in_sync) - lost for one in places if broker in one.in_sync or not one.in_sync
         )
 
-    def spoil(self, broker: int, places: Collection[Place]) -> bool:
+    def spoil(self, broker: int, places: Collection[ReplicaSets]) -> bool:
         """Whether the copies of *broker* may be taken away; they count as spoilt from then on.
 
         The register knows that the broker is dead, and said *places* after that.  So none of the
