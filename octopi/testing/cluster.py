@@ -239,7 +239,7 @@ class Cluster(FaultBlocks):
             if value:
                 return value
             if self.now >= deadline:
-                raise StuckError(f"not within {within_s:g} s: {what}; it is {value!r}")
+                raise StuckError(f"not within {within_s:g} s: {what}; it is {value!r}", what)
             await trio.sleep(look_s)
             look_s = min(2 * look_s, _LOOK_S_MAX)  # *holds* may be expensive
 
@@ -260,7 +260,8 @@ class Cluster(FaultBlocks):
             if self.now >= deadline:
                 raise StuckError(
                     f"the cluster has come to rest not within {within_s:g} s: {problem}; stop "
-                    "what still sends, or give it more time with within_s"
+                    "what still sends, or give it more time with within_s",
+                    "the healed cluster comes to rest",
                 )
             await trio.sleep(_LOOK_S)
         if self._oracle is not None:
@@ -357,4 +358,4 @@ class Cluster(FaultBlocks):
                     f"{alone(program.errors[-1])!r}"
                 )
         lines.append("if it only takes longer, give it more time with timeout_s")
-        return StuckError("\n".join(lines))
+        return StuckError("\n".join(lines), f"the test ends within {self._setup.timeout_s:g} s")

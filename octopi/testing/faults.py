@@ -31,7 +31,7 @@ from octopi.simulation.faults.actions import (
 from octopi.simulation.faults.data_safety import LastCopyGuard
 from octopi.simulation.faults.injector import FAULT, Injector
 from octopi.simulation.kernel.world import Event
-from octopi.testing.errors import MisuseError
+from octopi.testing.errors import MisuseError, NotStruckError
 from octopi.testing.host_names import HostNames
 from octopi.testing.planned_faults import Moment, PlannedFault
 from octopi.testing.triggers import AtStep, Trigger, step_text
@@ -310,7 +310,7 @@ class Faults(HostNames):
             missed.append(f"{fault.code()}: {why}")
         if missed:
             lines = "\n".join(f"  {one}" for one in missed)
-            raise MisuseError(
+            raise NotStruckError(
                 f"the test has passed, but not all of its planned faults have struck:\n{lines}\n"
                 "choose other moments, or leave these lines out"
             )
