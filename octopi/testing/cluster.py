@@ -182,7 +182,11 @@ class Cluster(FaultBlocks):
     def _connect(
         self, host: str, environment: Environment, request_timeout_s: float
     ) -> AbstractAsyncContextManager[Client]:
-        opened = connect(self.address, request_timeout_s=request_timeout_s, environment=environment)
+        opened = connect(
+            self._simulated.addresses,
+            request_timeout_s=request_timeout_s,
+            environment=environment,
+        )
         return recorded(opened, host, self._scribe) if self._setup.record else opened
 
     # --- what has to hold ----------------------------------------------------------------
@@ -274,7 +278,7 @@ class Cluster(FaultBlocks):
     async def _operator(self) -> AsyncIterator[Client]:
         """A client for what an operator does."""
         environment = self._environments.get(_OPERATOR) or await self.environment(_OPERATOR)
-        async with connect(self.address, environment=environment) as client:
+        async with connect(self._simulated.addresses, environment=environment) as client:
             yield client
 
     def check(self) -> None:
