@@ -16,7 +16,7 @@ from octopi.simulation.kernel.world import Violation
 from octopi.testing.cluster import Cluster
 from octopi.testing.crash_points import crash_points
 from octopi.testing.errors import HistoryViolation, MisuseError, StuckError
-from octopi.testing.fault_draws import KINDS
+from octopi.testing.fault_draws import ALL_KINDS, KINDS
 from octopi.testing.guided import guided
 from octopi.testing.histories.append_lists import AppendListChecker
 from octopi.testing.histories.contradictions import (
@@ -44,6 +44,7 @@ from octopi.testing.setup import Setup
 from octopi.testing.triggers import Trigger
 
 __all__ = [
+    "ALL_KINDS",
     "KINDS",
     "Action",
     "AppendListChecker",

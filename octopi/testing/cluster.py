@@ -182,7 +182,11 @@ class Cluster(FaultBlocks):
     def _connect(
         self, host: str, environment: Environment, request_timeout_s: float
     ) -> AbstractAsyncContextManager[Client]:
-        opened = connect(self.address, request_timeout_s=request_timeout_s, environment=environment)
+        opened = connect(
+            self._simulated.addresses,
+            request_timeout_s=request_timeout_s,
+            environment=environment,
+        )
         return recorded(opened, host, self._scribe) if self._setup.record else opened
 
     # --- what has to hold ----------------------------------------------------------------
@@ -239,7 +243,7 @@ class Cluster(FaultBlocks):
             if value:
                 return value
             if self.now >= deadline:
-                raise StuckError(f"not within {within_s:g} s: {what}; it is {value!r}")
+                raise StuckError(f"not within {within_s:g} s: {what}; it is {value!r}", what)
             await trio.sleep(look_s)
             look_s = min(2 * look_s, _LOOK_S_MAX)  # *holds* may be expensive
 
@@ -260,7 +264,8 @@ class Cluster(FaultBlocks):
             if self.now >= deadline:
                 raise StuckError(
                     f"the cluster has come to rest not within {within_s:g} s: {problem}; stop "
-                    "what still sends, or give it more time with within_s"
+                    "what still sends, or give it more time with within_s",
+                    "the healed cluster comes to rest",
                 )
             await trio.sleep(_LOOK_S)
         if self._oracle is not None:
@@ -273,7 +278,7 @@ class Cluster(FaultBlocks):
     async def _operator(self) -> AsyncIterator[Client]:
         """A client for what an operator does."""
         environment = self._environments.get(_OPERATOR) or await self.environment(_OPERATOR)
-        async with connect(self.address, environment=environment) as client:
+        async with connect(self._simulated.addresses, environment=environment) as client:
             yield client
 
     def check(self) -> None:
@@ -357,4 +362,4 @@ class Cluster(FaultBlocks):
                     f"{alone(program.errors[-1])!r}"
                 )
         lines.append("if it only takes longer, give it more time with timeout_s")
-        return StuckError("\n".join(lines))
+        return StuckError("\n".join(lines), f"the test ends within {self._setup.timeout_s:g} s")

@@ -19,6 +19,7 @@ import attrs
 from octopi.simulation.faults.actions import STEPS, Kill, LosePower, Stop
 from octopi.simulation.kernel.host import LONG_TURN, OUT_OF_BOUNDS
 from octopi.simulation.kernel.world import Event, World
+from octopi.simulation.report.recording import Cause, Causes
 from octopi.testing.cluster import Cluster
 from octopi.testing.crash_table import PointOutcome, table
 from octopi.testing.errors import MisuseError, alone, is_verdict
@@ -158,7 +159,15 @@ class _Exploring:
             error.add_note(f"    {line}")
         for line in text.splitlines():
             error.add_note(line)
-        return here.told(error, lines)
+        # The run without the last fault has passed: its points were tried because of that.
+        outcomes = [""] * (len(lines) - 1) + ["passes"]
+        causes = Causes(
+            f"at {len(failed)} points the test fails; this, at the beginning of it, is one of them"
+            f"{options}:",
+            tuple(lines),
+            tuple(map(Cause, lines, outcomes)),
+        )
+        return here.told(error, causes, first.faults)
 
     def _faults(
         self, points: list[_Point], kinds: Collection[str], occurrences: int = 0

@@ -17,8 +17,17 @@ class MisuseError(Exception):
     """The test requests something impossible; the text says what to do instead."""
 
 
+class NotStruckError(MisuseError):
+    """The test has passed, but a fault that it plans has not struck."""
+
+
 class StuckError(Exception):
     """A condition is not met within its virtual time; the text says which tasks wait, and where."""
+
+    def __init__(self, text: str, promise: str = "") -> None:
+        super().__init__(text)
+        self.promise = promise
+        """What should have happened, in words."""
 
 
 class HistoryViolation(Violation):

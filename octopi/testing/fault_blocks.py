@@ -8,9 +8,10 @@ from functools import partial
 
 from octopi.simulation.cluster import SimulatedCluster
 from octopi.simulation.faults.actions import Action, Cut, Pause
+from octopi.testing.clock_faults import ClockFaults
 from octopi.testing.down_limit import DownLimit
 from octopi.testing.fault_draws import KINDS
-from octopi.testing.faults import OF_PROCESSES, Faults
+from octopi.testing.faults import OF_PROCESSES
 from octopi.testing.planned_faults import PlannedFault
 from octopi.testing.random_faults import (
     FaultPlan,
@@ -22,7 +23,7 @@ from octopi.testing.random_faults import (
 from octopi.testing.triggers import Trigger
 
 
-class FaultBlocks(Faults):
+class FaultBlocks(ClockFaults):
     """The faults of a cluster, with blocks of them."""
 
     def __init__(

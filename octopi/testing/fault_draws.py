@@ -15,7 +15,9 @@ import attrs
 from octopi.simulation.faults.actions import (
     Action,
     Cut,
+    DriftClock,
     FillDisk,
+    JumpClock,
     Kill,
     LosePower,
     Pause,
@@ -24,7 +26,13 @@ from octopi.simulation.faults.actions import (
 )
 
 KINDS: Final = ("kill", "lose power", "stop", "pause", "cut", "isolate", "slow", "fill disk")
-"""The kinds of faults that `Cluster.random_faults` draws."""
+"""The kinds of faults that `Cluster.random_faults` draws by default."""
+
+OF_CLOCKS: Final = ("skew", "drift")
+"""The kinds of faults of clocks, which a test has to name: few programs depend on clocks."""
+
+ALL_KINDS: Final = (*KINDS, *OF_CLOCKS)
+"""All kinds of faults that can be drawn."""
 
 OF_PROCESSES: Final = frozenset({"kill", "lose power", "stop", "pause"})
 """The kinds of faults that hosts of the test itself can't have."""
@@ -125,6 +133,10 @@ def drawn_action(kind: str, randomness: Random, hosts: Collection[str]) -> Actio
         case "slow":
             latency_s = randomness.choice((0.01, 0.1, 0.5))
             return Slow("others", randomness.uniform(0.5, 3.0), latency_s)
+        case "skew":
+            return JumpClock(randomness.choice((-3600.0, -2.0, 2.0, 3600.0)))
+        case "drift":
+            return DriftClock(randomness.choice((0.9, 1.1, 2.0)), randomness.uniform(0.5, 5.0))
         case "fill disk":
             return FillDisk(randomness.uniform(0.1, 2.0))
     seconds, one_way = randomness.uniform(0.1, 5.0), randomness.random() < 0.3

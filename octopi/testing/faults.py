@@ -31,8 +31,9 @@ from octopi.simulation.faults.actions import (
 from octopi.simulation.faults.data_safety import LastCopyGuard
 from octopi.simulation.faults.injector import FAULT, Injector
 from octopi.simulation.kernel.world import Event
-from octopi.testing.errors import MisuseError
+from octopi.testing.errors import MisuseError, NotStruckError
 from octopi.testing.host_names import HostNames
+from octopi.testing.host_words import is_word
 from octopi.testing.planned_faults import Moment, PlannedFault
 from octopi.testing.triggers import AtStep, Trigger, step_text
 from octopi.testing.waits import WaitSteps, is_wait
@@ -110,7 +111,8 @@ class Faults(HostNames):
 
     def restart(self, host: str) -> bool:
         """Start the host's process again, from its beginning."""
-        return not self._process(host, "restart").host.is_up and self._simulated.boot(host)
+        node = self._process(host, "restart")
+        return not node.host.is_up and self._simulated.boot(node.name)
 
     def pause(self, host: str, *, seconds: float = inf, **moment: Unpack[Moment]) -> bool:
         """Stop everything that the process does, as SIGSTOP does, for *seconds* or until `resume`.
@@ -145,9 +147,9 @@ class Faults(HostNames):
         id: `Cluster.settle` gives it the replicas of the broker that ran there before."""
         node = self._process(host, "wipe")
         if node.kind != "client":
-            return self.strike(Wipe(None), host)
-        self.kill(host)
-        self._simulated.wipe(host)
+            return self.strike(Wipe(None), node.name)
+        self.kill(node.name)
+        self._simulated.wipe(node.name)
         return True
 
     def fill_disk(self, host: str, *, seconds: float = inf, **moment: Unpack[Moment]) -> bool:
@@ -158,6 +160,7 @@ class Faults(HostNames):
         """Have any action of `octopi.simulation.faults.actions` happen to *host*: some have no
         method of their own in this class, such as faults of clocks and connections."""
         node = self._node(host)
+        host = node.name
         if isinstance(action, OF_PROCESSES):
             self._process(host, type(action).__name__)
         if node.kind != "client":
@@ -199,7 +202,7 @@ class Faults(HostNames):
     ) -> bool:
         """Lose all packets between two hosts, for *seconds* or until `mend`.  *one_way*: only the
         packets that *host* sends.  *moment*: see `kill`."""
-        self._node(other)
+        other = self._node(other).name
         return self._have(Cut(other, seconds, "out" if one_way else "both"), host, moment)
 
     def isolate(self, host: str, *, seconds: float = inf, **moment: Unpack[Moment]) -> bool:
@@ -210,10 +213,7 @@ class Faults(HostNames):
         """Cut the connections between hosts of the *groups*, except between two hosts that are
         together in a group, for *seconds* or until `heal`.  A host in two groups is a bridge; a
         host in none is not affected."""
-        members = [list(group) for group in groups]
-        for group in members:
-            for host in group:
-                self._node(host)
+        members = [[self._node(host).name for host in group] for group in groups]
         self._world.after(seconds, self._network.split(*members))
 
     def slow(
@@ -227,13 +227,12 @@ class Faults(HostNames):
     ) -> bool:
         """Delay the packets between two hosts, or between one and all others, by *latency_s*.
         *moment*: see `kill`."""
-        if other:
-            self._node(other)
+        other = self._node(other).name if other else ""
         return self._have(Slow(other or "others", seconds, latency_s), host, moment)
 
     def mend(self, host: str, other: str) -> None:
         """End every `cut`, `isolate` and `split` between two hosts."""
-        self._node(host), self._node(other)
+        host, other = self._node(host).name, self._node(other).name
         self._network.mend(host, other)
         self._network.mend(other, host)
 
@@ -253,8 +252,7 @@ class Faults(HostNames):
     def _have(self, action: Action, host: str, moment: Moment) -> bool:
         """Have *action* happen to *host*, now or at *moment*."""
         if not moment:
-            self._node(host)
-            return self.strike_if_new(action, host)
+            return self.strike_if_new(action, self._node(host).name)
         if host in self._immortal and isinstance(action, OF_PROCESSES):
             self._process(host, _VERBS.get(type(action), type(action).__name__))
         self.plan(PlannedFault.at(action, host, moment))
@@ -290,8 +288,12 @@ class Faults(HostNames):
         if not any(one is fault for one in self._waiting):
             return
         self._waiting = [one for one in self._waiting if one is not fault]
-        may_strike = self.is_allowed(fault.action, fault.host)
-        if may_strike and self.strike_if_new(fault.action, fault.host):
+        try:
+            host = self._node(fault.host).name
+        except MisuseError as error:
+            self._missed.append(f"{fault.code()}: {error}")
+            return
+        if self.is_allowed(fault.action, host) and self.strike_if_new(fault.action, host):
             self.on_struck(fault)
         else:
             self._missed.append(f"{fault.code()}: {fault.host} could not be struck at that moment")
@@ -305,12 +307,12 @@ class Faults(HostNames):
         """
         missed = list(self._missed)
         for fault in self._waiting:
-            known = fault.host in self._simulated.nodes
+            known = fault.host in self._simulated.nodes or is_word(fault.host)
             why = "its moment has not come" if known else f"there is no host {fault.host!r}"
             missed.append(f"{fault.code()}: {why}")
         if missed:
             lines = "\n".join(f"  {one}" for one in missed)
-            raise MisuseError(
+            raise NotStruckError(
                 f"the test has passed, but not all of its planned faults have struck:\n{lines}\n"
                 "choose other moments, or leave these lines out"
             )
@@ -350,7 +352,7 @@ class Faults(HostNames):
           MisuseError: if there is no such step or host, or *action* can't be called so.
         """
         self._check_action(action)
-        if who not in _WHO:
+        if who not in _WHO and not is_word(who):
             self._node(who)
         trigger = Trigger(action, who, occurrence)
         self._wait_for(step, trigger)
@@ -362,6 +364,14 @@ class Faults(HostNames):
         if isinstance(step, str) and is_wait(step):
             self.watch_waits()
         self._triggers.setdefault(step_text(step), []).append(trigger)
+
+    def _fits(self, who: str, event: Event) -> bool:
+        if not is_word(who):
+            return self._injector.hosts.fits(who, event.host, event.get("partition"))
+        try:
+            return self._node(who).name == event.host
+        except MisuseError:
+            return False  # nobody is that so far
 
     def _check_action(self, action: AtStep) -> None:
         if inspect.iscoroutinefunction(action):
@@ -382,7 +392,7 @@ class Faults(HostNames):
         """
         waiting = self._triggers.get(event.what)
         for one in list(waiting or ()):
-            if self._injector.hosts.fits(one.who, event.host, event.get("partition")):
+            if self._fits(one.who, event):
                 one.left -= 1
                 if not one.left:
                     assert waiting is not None

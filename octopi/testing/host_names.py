@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from octopi.identifiers import PartitionId
 from octopi.simulation.cluster import REGISTER, Node, SimulatedCluster
 from octopi.testing.errors import MisuseError
+from octopi.testing.host_words import (
+    WORDS,
+    followers_of,
+    host_of,
+    is_word,
+    partition_of,
+    topic_of,
+)
 
 
 class HostNames:
@@ -19,6 +26,11 @@ class HostNames:
     def register(self) -> str:
         """The host of the register."""
         return REGISTER
+
+    @property
+    def registers(self) -> list[str]:
+        """The hosts of all registers: ``register``, ``register-2`` and so on."""
+        return [node.name for node in self._simulated.registers]
 
     @property
     def brokers(self) -> list[str]:
@@ -49,47 +61,55 @@ class HostNames:
         Raises:
           MisuseError: if there is no such topic or partition, or if it has no leader yet.
         """
-        number = self._partition(topic, partition)
-        leader = self._simulated.leader(number)
-        if not leader:
-            raise MisuseError(f"no broker was appointed yet to lead {topic}/{number}")
-        return leader
+        return host_of(f"leader:{_log(topic, partition)}", self._simulated)
 
     def followers(self, topic: str, partition: int | None = None) -> list[str]:
         """The hosts of the other replicas of a topic's partition."""
-        number = self._partition(topic, partition)
-        record = self._simulated.decided.state.partitions[number]
-        return [self._simulated.host_of(one) for one in record.replicas if one != record.leader]
+        record = topic_of(topic, self._simulated.decided.state)
+        return followers_of(partition_of(record, partition), self._simulated)
 
-    def _partition(self, topic: str, partition: int | None) -> PartitionId:
-        state = self._simulated.decided.state
-        found = state.topic(topic)
-        if found is None:
-            known = [one.topic for one in state.topics_after("", state.topic_count)]
-            raise MisuseError(
-                f"there is no topic {topic!r}; there is {', '.join(known) or 'none at all'}: "
-                "make it first, with a client's create_topic"
-            )
-        if partition is None and len(found.partitions) == 1:
-            return found.partitions[0]
-        if partition not in found.partitions:
-            has = f"{topic!r} has the partitions {', '.join(map(str, found.partitions))}"
-            raise MisuseError(f"{has}: {'name one' if partition is None else f'not {partition}'}")
-        return PartitionId(partition)
+    def coordinator(self, topic: str) -> str:
+        """The host of the broker that deals with the members of the topic's subscriptions."""
+        return host_of(f"coordinator:{topic}", self._simulated)
+
+    def sequencer(self, topic: str, partition: int | None = None) -> str:
+        """The host of the broker that gives the messages of a topic in memory their order.
+
+        Raises:
+          MisuseError: if there is none: nothing was sent to the topic yet.
+        """
+        return host_of(f"sequencer:{_log(topic, partition)}", self._simulated)
+
+    def host(self, word: str) -> str:
+        """The host of that name, or the one that *word* means now (`octopi.testing.host_words`).
+
+        Raises:
+          MisuseError: if there is none.
+        """
+        return self._node(word).name
 
     def _node(self, host: str) -> Node:
+        if host not in self._simulated.nodes and is_word(host):
+            host = host_of(host, self._simulated)
         node = self._simulated.nodes.get(host)
         if node is None:
             names = ", ".join(self._simulated.nodes)
-            raise MisuseError(f"there is no host {host!r}; there are {names}")
+            raise MisuseError(
+                f"there is no host {host!r}; there are {names}, and words such as leader:TOPIC "
+                f"and register:2 ({', '.join(WORDS)})"
+            )
         return node
 
     def _process(self, host: str, what: str) -> Node:
         """The node on *host*, if its process may be ended or paused."""
         node = self._node(host)
-        if host in self._immortal:
+        if node.name in self._immortal:
             raise MisuseError(
                 f"can't {what} {host}: its program is the test itself; "
                 "put what shall suffer that into a function, and start it with cluster.program"
             )
         return node
+
+
+def _log(topic: str, partition: int | None) -> str:
+    return topic if partition is None else f"{topic}/{partition}"

@@ -12,7 +12,9 @@ from octopi.simulation.faults.actions import (
     STEPS,
     Action,
     Cut,
+    DriftClock,
     FillDisk,
+    JumpClock,
     Kill,
     LosePower,
     Pause,
@@ -33,6 +35,8 @@ PLAIN_FAULTS: Final[dict[str, Action]] = {
     "isolate": Cut("others", 1.0),
     "fill disk": FillDisk(1.0),
     "slow": Slow("others", 1.0),
+    "skew": JumpClock(1.0),
+    "drift": DriftClock(1.1, 1.0),
 }
 """The plainest fault of each kind that concerns one host, the one first that is the easiest to
 imagine."""
@@ -126,6 +130,10 @@ def _call(action: Action) -> tuple[str, list[str], dict[str, float | bool | None
             return "isolate", [], {"seconds": seconds}
         case Cut(peer=peer, seconds=seconds, way=way):
             return "cut", [peer], {"seconds": seconds, "one_way": way == "out"}
+        case JumpClock(jump_s=jump_s):
+            return "skew", [], {"by_s": jump_s}
+        case DriftClock(rate=rate, seconds=seconds):
+            return "drift", [], {"rate": rate, "seconds": seconds}
         case Slow(peer=peer, seconds=seconds, latency_s=latency_s):
             others = [] if peer == "others" else [peer]
             return "slow", others, {"latency_s": latency_s, "seconds": seconds}

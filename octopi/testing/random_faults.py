@@ -23,7 +23,7 @@ from octopi.simulation.kernel.world import Event, World
 from octopi.testing.down_limit import DownLimit
 from octopi.testing.errors import MisuseError
 from octopi.testing.fault_draws import (
-    KINDS,
+    ALL_KINDS,
     OF_PROCESSES,
     Draws,
     FaultDraw,
@@ -120,10 +120,10 @@ class RandomFaults:
         limit: DownLimit | None = None,
     ) -> None:
         for kind in kinds:
-            if kind not in KINDS:
-                raise MisuseError(f"there is no fault {kind!r}; there are {', '.join(KINDS)}")
+            if kind not in ALL_KINDS:
+                raise MisuseError(f"there is no fault {kind!r}; there are {', '.join(ALL_KINDS)}")
         if not kinds:
-            raise MisuseError(f"name at least one kind of fault; there are {', '.join(KINDS)}")
+            raise MisuseError(f"name at least one kind of fault; there are {', '.join(ALL_KINDS)}")
         if every_s <= 0:
             raise MisuseError(f"every_s is {every_s}; it has to be more than 0")
         self._faults = faults

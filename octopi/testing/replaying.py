@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -18,12 +17,14 @@ import attrs
 import trio
 
 from octopi.simulation.cluster import SimulatedCluster
-from octopi.simulation.kernel.world import Violation, World
+from octopi.simulation.kernel.world import World
 from octopi.simulation.network.network import Network
 from octopi.simulation.report.html import write_page
 from octopi.simulation.report.recorder import Recorder
-from octopi.simulation.report.recording import Broken
-from octopi.testing.errors import HistoryViolation, MisuseError, alone
+from octopi.simulation.report.recording import Causes
+from octopi.testing.errors import MisuseError, alone
+from octopi.testing.failure_page import broken_of
+from octopi.testing.planned_faults import PlannedFault
 from octopi.testing.property_log import PropertyLog
 from octopi.testing.random_faults import FaultsOfRun
 from octopi.testing.unexpected_log_errors import OnLine
@@ -36,6 +37,8 @@ _TEST_VARIABLE: Final = "PYTEST_CURRENT_TEST"
 
 _PLAIN: Final = re.compile(r"[^A-Za-z0-9_.]+")
 _NAME_LENGTH_MAX: Final = 150
+_NONE_DRAWN: Final = "no fault was drawn in this run; those of the test itself are listed below"
+_NOT_SMALLER: Final = "the faults of this run are listed below; nobody has made them fewer"
 
 
 def chosen_seed(seed: int | None) -> int:
@@ -85,6 +88,8 @@ class RunOfTest:
     """Called with what nodes log."""
     _recorder: Recorder | None = None
     _network: Network | None = None
+    _ended_at: float = 0.0
+    """When the test was over (s of virtual time)."""
     _test: str = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -107,49 +112,52 @@ class RunOfTest:
 
     def ends(self) -> None:
         """Stop recording: the shutdown of the cluster isn't part of the run."""
+        self._ended_at = self.world.now
         if self._recorder is not None:
             self.world.observers.remove(self._recorder)
             assert self._network is not None
             self._network.observers.clear()
 
-    def told(self, error: BaseException, planned: Sequence[str] = ()) -> BaseException:
+    def told(
+        self,
+        error: BaseException,
+        causes: Causes | None = None,
+        faults: Sequence[PlannedFault] = (),
+    ) -> BaseException:
         """Add to *error* the line that says how to repeat the run, and return it.  Writes the page,
-        if one is wanted.  *planned*: the lines that plan the run's faults."""
+        if one is wanted.  *causes*: what is said of the faults that matter, if somebody has looked
+        for them; *faults*: these faults."""
         error = alone(error)
         if isinstance(error, trio.Cancelled | KeyboardInterrupt):
             return error  # no verdict
         if any(SEED_VARIABLE in note for note in getattr(error, "__notes__", ())):
             return error
-        path = self._write_page(error, planned)
+        path = self._write_page(error, causes, faults)
         if path is not None:
             error.add_note(f"what happened: {path}")
         error.add_note(f"again: {self.command}")
         return error
 
-    def _write_page(self, error: BaseException, planned: Sequence[str]) -> Path | None:
+    def _write_page(
+        self, error: BaseException, causes: Causes | None, faults: Sequence[PlannedFault]
+    ) -> Path | None:
         directory = _pages()
         if directory is None or self._recorder is None:
             return None
         title = self._test or self.name
+        struck = faults or [one.fault for one in self.faults.struck]
         recording = self._recorder.recording(
             title,
-            broken=_broken(error),
             command=self.command,
             options=(f"seed = {self.world.seed}",),
-            faults=tuple(planned),
+            faults=tuple(one.code() for one in struck),
+            causes=causes or Causes(_NOT_SMALLER if struck else _NONE_DRAWN, (), ()),
             digest=self.world.digest,
         )
+        broken = broken_of(error, self._ended_at, recording.happenings, faults)
+        recording = attrs.evolve(recording, broken=broken)
         directory.mkdir(parents=True, exist_ok=True)
         name = _PLAIN.sub("-", title)[-_NAME_LENGTH_MAX:].strip("-")
         path = directory / f"{name}-seed-{self.seed}.html"
         write_page(recording, path)
         return path
-
-
-def _broken(error: BaseException) -> Broken:
-    details = "".join(traceback.format_exception(error))
-    if isinstance(error, HistoryViolation):
-        return Broken.of_history(error.fault, error.history)
-    if isinstance(error, Violation):
-        return Broken.of_violation(error, details)
-    return Broken(type(error).__name__, "", str(error) or "(no text)", details=details)

@@ -40,6 +40,7 @@ from octopi.testing.replaying import RunOfTest, chosen_seed, pinned_seed
 from octopi.testing.run_limits import RunLimit, shrink_s_of
 from octopi.testing.setup import Options, Setup
 from octopi.testing.shrunk_runs import shrunk
+from octopi.testing.simulated_tcp import tcp_of_programs
 from octopi.testing.stuck_tasks import is_of_test
 from octopi.testing.unexpected_log_errors import sifted
 
@@ -308,7 +309,11 @@ async def _opened(here: RunOfTest, setup: Setup, *, can_pause: bool) -> AsyncIte
         jitter_s=setup.jitter_s,
     )
     nodes = ClusterOptions(
-        brokers=setup.brokers, partitions=setup.partitions, replicas=setup.replicas
+        brokers=setup.brokers,
+        registers=setup.registers,
+        founders=setup.brokers if setup.ring else 0,
+        partitions=setup.partitions,
+        replicas=setup.replicas,
     )
     made: Cluster
 
@@ -323,6 +328,7 @@ async def _opened(here: RunOfTest, setup: Setup, *, can_pause: bool) -> AsyncIte
         with (
             sifted(world, servers, here.on_line),
             _limited(world, setup.timeout_s, made),
+            tcp_of_programs(network),
             checked_by(check),
         ):
             yield

@@ -18,6 +18,8 @@ class Options(TypedDict, total=False):
     """The keyword arguments of `octopi.testing.cluster`, `run` and `simulated`: see `Setup`."""
 
     brokers: int
+    registers: int
+    ring: bool
     partitions: int
     replicas: int
     latency_s: float
@@ -34,6 +36,10 @@ class Setup:
     """Options of a cluster, with their defaults."""
 
     brokers: int = 3
+    registers: int = 1
+    """The number of registers that keep one journal: 1 or 3."""
+    ring: bool = False
+    """Whether the cluster has no register: its brokers decide together."""
     partitions: int = PARTITION_COUNT_DEFAULT
     """The number of partitions of the cluster."""
     replicas: int = REPLICA_COUNT_DEFAULT
@@ -57,10 +63,12 @@ class Setup:
     at all.  Only `run` and `simulated` can do that."""
 
     def __attrs_post_init__(self) -> None:
-        for name in ("brokers", "partitions", "replicas"):
+        for name in ("brokers", "registers", "partitions", "replicas"):
             count = getattr(self, name)
             if count < 1:
                 raise MisuseError(f"{name} is {count}; it has to be at least 1")
+        if self.registers != 1 and self.ring:
+            raise MisuseError("a ring has no register: leave registers out")
         for name in ("latency_s", "jitter_s"):
             if getattr(self, name) < 0:
                 raise MisuseError(f"{name} is {getattr(self, name)}; it can't be negative")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import inf
 from pathlib import Path
@@ -33,7 +33,9 @@ from octopi.simulation.faults.shrinking import (
     without_numbers,
 )
 from octopi.simulation.kernel.world import Violation
-from octopi.testing.errors import alone
+from octopi.simulation.report.recording import Cause, Causes
+from octopi.testing.errors import NotStruckError, alone
+from octopi.testing.failure_page import FAULTS_MAX
 from octopi.testing.planned_faults import PLAIN_FAULTS, PlannedFault
 from octopi.testing.random_faults import FaultPlan, StruckFault
 
@@ -99,6 +101,38 @@ def shrink(
     return None
 
 
+def tried_without(
+    found: Smallest[FaultPlan, FailedRun], attempt: Attempt
+) -> tuple[Smallest[FaultPlan, FailedRun], tuple[str, ...]]:
+    """What the run of *found* does without each of its faults, in words: it is run for that.
+
+    A fault without which it fails in the same way is left out of the plan that is returned; there
+    are some only if the time was over before.  No words if there are more than `FAULTS_MAX`.
+    """
+    if len(found.plan.faults) > FAULTS_MAX:
+        return found, ()
+    outcomes: list[str] = []
+    while len(outcomes) < len(found.plan.faults):
+        faults = found.plan.faults
+        number = len(outcomes)
+        fewer = attrs.evolve(found.plan, faults=faults[:number] + faults[number + 1 :])
+        failed = attempt(fewer)
+        if failed is not None and signature(failed.error) == signature(found.result.error):
+            found, outcomes = attrs.evolve(found, plan=fewer, result=failed), []
+        else:
+            outcomes.append(_outcome(failed))
+    return found, tuple(outcomes)
+
+
+def _outcome(failed: FailedRun | None) -> str:
+    if failed is None:
+        return "passes"
+    error = alone(failed.error)
+    if isinstance(error, NotStruckError):
+        return "passes, and another fault finds nothing to strike"
+    return f"fails in another way: {signature(error)}"
+
+
 def lines_of(plan: FaultPlan) -> list[str]:
     """The lines of a test that take the place of its blocks of random faults."""
     lines: list[str] = []
@@ -112,21 +146,34 @@ def lines_of(plan: FaultPlan) -> list[str]:
     return lines
 
 
-def told_lines(found: Smallest[FaultPlan, FailedRun], struck_count: int) -> list[str]:
-    """What is said about *found* at the end of a failure."""
+def causes_of(
+    found: Smallest[FaultPlan, FailedRun], struck_count: int, outcomes: Sequence[str]
+) -> Causes:
+    """The faults that matter.  *outcomes*: those of `tried_without`."""
     plan = found.plan
     lines = lines_of(plan)
     if not lines:
-        return [f"none of the {struck_count} faults matters: the test fails without them, too"]
+        said = f"none of the {struck_count} faults matters: the test fails without them, too"
+        return Causes(said, (), ())
     count = len(plan.faults)
     some = f"{count} of {struck_count} faults {'matters' if count == 1 else 'matter'}"
     options = options_of(plan)
     with_options = f", with simulated({options})" if options else ""
     more = "" if found.is_minimal else " (the time for that was over: shrink_s)"
-    return [
-        f"{some}{more}; this, in the place of `with cluster.random_faults(...):`{with_options}:",
-        *(f"    {line}" for line in lines),
-    ]
+    said = f"{some}{more}; this, in the place of `with cluster.random_faults(...):`{with_options}:"
+    without = outcomes or [""] * count
+    faults = (Cause(one.code(), out) for (_, one), out in zip(plan.faults, without, strict=True))
+    return Causes(said, tuple(lines), tuple(faults))
+
+
+def told_lines(causes: Causes) -> list[str]:
+    """What is said about *causes* at the end of a failure."""
+    lines = [causes.said, *(f"    {line}" for line in causes.lines)]
+    for number, one in enumerate(causes.faults, 1):
+        if one.without:
+            which = "this fault" if len(causes.faults) == 1 else f"fault {number}"
+            lines.append(f"the same run without {which} {one.without}")
+    return lines
 
 
 def options_of(plan: FaultPlan) -> str:

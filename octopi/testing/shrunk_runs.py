@@ -11,7 +11,13 @@ from octopi.simulation.kernel.world import World
 from octopi.testing.errors import alone, is_verdict
 from octopi.testing.random_faults import FaultPlan, FaultsOfRun
 from octopi.testing.replaying import RunOfTest
-from octopi.testing.shrinking import FailedRun, lines_of, shrink, told_lines
+from octopi.testing.shrinking import (
+    FailedRun,
+    causes_of,
+    shrink,
+    told_lines,
+    tried_without,
+)
 
 
 def shrunk(
@@ -49,10 +55,11 @@ def shrunk(
         error = here.told(problem)
         error.add_note("not made smaller: without chance the same faults don't fail in this way")
         return error
+    found, outcomes = tried_without(found, tried)
     run, error_now = run_plan(found.plan, is_tried=False)
     assert error_now is not None, "a run repeats exactly"
     error = alone(error_now)
-    lines = lines_of(found.plan)
-    for line in told_lines(found, len(failure.struck)):
+    causes = causes_of(found, len(failure.struck), outcomes)
+    for line in told_lines(causes):
         error.add_note(line)
-    return run.told(error, lines)
+    return run.told(error, causes, [fault for _, fault in found.plan.faults])

@@ -27,7 +27,9 @@ from octopi.clients.producing.receipts import Receipt
 from octopi.simulation.faults.actions import (
     Action,
     Cut,
+    DriftClock,
     FillDisk,
+    JumpClock,
     Kill,
     LosePower,
     Pause,
@@ -35,7 +37,7 @@ from octopi.simulation.faults.actions import (
     Stop,
 )
 from octopi.testing.errors import MisuseError
-from octopi.testing.fault_draws import KINDS
+from octopi.testing.fault_draws import ALL_KINDS, KINDS
 from octopi.testing.planned_faults import PlannedFault
 from octopi.testing.triggers import step_text
 from octopi.tracing.step import Step
@@ -53,6 +55,8 @@ _LENGTH_MAX: Final = 30
 """The longest fault, in tenths of a second."""
 _OCCURRENCE_MAX: Final = 5
 _LATENCIES_S: Final = (0.1, 0.01, 0.5)
+_SKEWS_S: Final = (1.0, -1.0, 60.0, -60.0, 3600.0, -3600.0)
+_RATES: Final = (1.1, 0.9, 2.0)
 
 
 def fault_plans(
@@ -66,7 +70,7 @@ def fault_plans(
     """Faults for `Cluster.planned_faults`, at most *faults_max*.
 
     Each strikes one of *hosts*, which may be hosts of programs, with one of the *kinds* of
-    `octopi.testing.KINDS`: at one of the *steps* (see `Cluster.at`), or within *within_s* seconds
+    `octopi.testing.ALL_KINDS`: at one of the *steps* (see `Cluster.at`), or within *within_s* s
     of virtual time.  They get simpler towards no faults, the host and the kind that are named
     first, and the beginning.
 
@@ -74,8 +78,8 @@ def fault_plans(
       MisuseError: if there is no such kind or step, or no host or kind is named.
     """
     for kind in kinds:
-        if kind not in KINDS:
-            raise MisuseError(f"there is no fault {kind!r}; there are {', '.join(KINDS)}")
+        if kind not in ALL_KINDS:
+            raise MisuseError(f"there is no fault {kind!r}; there are {', '.join(ALL_KINDS)}")
     if not hosts or not kinds:
         raise MisuseError("name at least one host and one kind of fault")
     texts = [step_text(step) for step in steps]
@@ -110,6 +114,10 @@ def _actions(kind: str, hosts: Sequence[str]) -> st.SearchStrategy[Action]:
             return st.builds(Cut, st.just("others"), lengths)
         case "slow":
             return st.builds(Slow, st.just("others"), lengths, st.sampled_from(_LATENCIES_S))
+        case "skew":
+            return st.builds(JumpClock, st.sampled_from(_SKEWS_S))
+        case "drift":
+            return st.builds(DriftClock, st.sampled_from(_RATES), lengths)
         case "fill disk":
             return st.builds(FillDisk, lengths)
     others = st.sampled_from(list(dict.fromkeys([*BROKERS, *hosts])))

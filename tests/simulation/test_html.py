@@ -31,7 +31,7 @@ from octopi.simulation.invariants.systems import SYSTEMS
 from octopi.simulation.kernel.world import Event, Violation
 from octopi.simulation.report.formatting import action_words
 from octopi.simulation.report.html import page, write_page
-from octopi.simulation.report.recording import Broken, Note, Recording, Sent
+from octopi.simulation.report.recording import Broken, Cause, Causes, Note, Recording, Sent
 from octopi.simulation.report.timeline import timeline
 from octopi.tracing import steps
 from tests.simulation.recordings import Story, aborted_read, lost_write, real_run
@@ -112,6 +112,27 @@ def test_the_page_shows_the_plan_and_the_injected_faults() -> None:
     assert "broker-1: skipped: lose power, no restart (it is down)" in text
 
 
+def test_the_page_of_a_test_tells_in_one_place_what_mattered_and_that_it_passes_without() -> None:
+    line = 'cluster.kill("broker-1", step="C1a")  # producer sends a batch'
+    causes = Causes("1 of 9 faults matters:", (line,), (Cause(line, "passes"),))
+    html = page(attrs.evolve(lost_write(), causes=causes))
+    (verdict,) = re.findall(r'<section class="card verdict".*?</section>', html, re.DOTALL)
+    text = text_of(verdict)
+    for said in (
+        "whoever leads has all committed records",
+        "1 of 9 faults matters:",
+        " ".join(line.split()),
+        "The same run without this fault passes.",
+        "E11 broker begins to lead",
+        "octopi-node sim replay",
+    ):
+        assert said in text
+    assert line in Markup(verdict).text, "what is pasted has its two spaces"
+    two = Causes("2 of 9:", (line, line), (Cause(line, "passes"), Cause(line, "is stuck")))
+    text = text_of(page(attrs.evolve(lost_write(), causes=two)))
+    assert "without fault 2 is stuck." in text
+
+
 def test_actions_are_described_in_words() -> None:
     assert action_words(Cut(peer="leader", seconds=1.5, resets=True)).startswith(
         "cut, peer leader, 1.5 s, way both"
@@ -133,7 +154,7 @@ def test_a_broken_promise_without_events_says_where_to_look() -> None:
 
 def test_a_part_of_the_timeline_is_there_without_javascript() -> None:
     html = page(lost_write())
-    part = re.search(r"<noscript>.*?<pre>(.*?)</pre></noscript>", html, re.DOTALL)
+    part = re.search(r'<pre id="part">(.*?)</pre>', html, re.DOTALL)
     assert part is not None
     assert "E13b follower cut its log" in part[1]
 
@@ -264,8 +285,9 @@ HOSTILE = (
 )
 
 
-def full_of(text: str) -> Recording:
-    """A recording with *text* wherever text may come from somewhere else."""
+def full_of(text: str, *, is_of_test: bool = False) -> Recording:
+    """A recording with *text* wherever text may come from somewhere else.  *is_of_test*: whether
+    somebody looked for the faults that matter."""
     story = Story()
     event = story.event(text, text, topic=text, topic_id=text, partition=0, value=text)
     story.event(FAULT, text, action=text, why=text)
@@ -273,15 +295,24 @@ def full_of(text: str) -> Recording:
     story.arrive(story.send(text, text, text, content=Note(0, text, False)))
     broken = Broken(text, text, text, (event.number,), (Note(0, text, True),), text)
     return Recording(
-        text, tuple(story.happenings), ((text, text),), broken, text, (text,), (text,), text
+        text,
+        tuple(story.happenings),
+        ((text, text),),
+        broken,
+        text,
+        (text,),
+        (text,),
+        text,
+        causes=Causes(text, (text,), (Cause(text, text),)) if is_of_test else None,
     )
 
 
+@pytest.mark.parametrize("is_of_test", [False, True])
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_stays_text(text: str) -> None:
-    html = page(full_of(text))
+def test_hostile_text_stays_text(text: str, is_of_test: bool) -> None:
+    html = page(full_of(text, is_of_test=is_of_test))
     html.encode()
-    assert without_breaks(html) == without_breaks(page(full_of("a")))
+    assert without_breaks(html) == without_breaks(page(full_of("a", is_of_test=is_of_test)))
     if text.isprintable():
         assert "".join(Markup(html).text).count(text) > 10
 

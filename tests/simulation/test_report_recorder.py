@@ -154,7 +154,7 @@ def test_a_recording_has_all_hosts_and_all_events_in_order() -> None:
 
 # --- bytes of WebSockets ----------------------------------------------------------------
 
-HEAD = b"GET /v1/client HTTP/1.1\r\nHost: there\r\n\r\n"
+HEAD = b"GET /v1/client HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\n\r\n"
 MASK = b"\x01\x02\x03\x04"
 
 
@@ -216,3 +216,17 @@ def test_a_message_in_several_frames_is_one_and_control_frames_may_come_between(
 def test_any_bytes_can_be_decoded_without_an_error(data: bytes) -> None:
     spoken(data, [])
     spoken(HEAD + data, [50])
+
+
+def test_http_of_a_program_is_one_head_and_then_bytes_of_whatever_length() -> None:
+    post = b"POST /orders HTTP/1.1\r\nContent-Length: 5\r\n\r\na hat"
+    assert [kind for kind, *_ in spoken(post, [])] == ["request", "bytes"]
+    answer = b"HTTP/1.1 201 Created\r\nContent-Length: 1\r\n\r\n7"
+    assert [kind for kind, *_ in spoken(answer, [20])] == ["answer", "bytes"]
+    plain = b"GET /orders HTTP/1.1\r\nHost: shop\r\n\r\nGET / HTTP/1.1\r\n\r\n"
+    assert [kind for kind, *_ in spoken(plain, [])] == ["request", "bytes"]
+
+
+def test_what_never_has_a_head_is_not_kept() -> None:
+    found = spoken(b"x" * 100_000, [70_000])
+    assert [(kind, end) for kind, _, end in found] == [("bytes", 70_000), ("bytes", 100_000)]

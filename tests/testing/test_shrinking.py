@@ -75,6 +75,7 @@ def test_the_faults_that_matter_are_printed_as_code_that_reproduces_the_failure(
     assert noted == [*notes[:-1], f"what happened: {path}", notes[-1]]
     assert path.name.endswith("seed-3.html")
     assert "<li>cluster.kill(" in path.read_text()
+    assert "the same run without this fault passes" in notes
 
 
 def test_a_test_that_fails_without_faults_says_that_none_matters() -> None:

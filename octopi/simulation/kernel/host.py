@@ -88,6 +88,12 @@ class HostClock:
             return self._frozen_ms
         return EPOCH_MS + int(self.now() * 1000) + self.wall_jump_ms
 
+    def wall_s(self) -> float:
+        """What the wall clock shows, in seconds since 1970; finer than `wall_ms`."""
+        if self._frozen_ms is not None:
+            return self._frozen_ms / 1000
+        return (EPOCH_MS + self.wall_jump_ms) / 1000 + self.now()
+
     async def sleep_until(self, deadline: float) -> None:
         while True:
             await self._world.sleep(self._waiting_s(deadline - self.now()))

@@ -15,13 +15,14 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType, ModuleType
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import trio
 
 from octopi.simulation.kernel.entropy import seeded
+from octopi.simulation.kernel.wall_dates import virtual_dates
 from octopi.simulation.kernel.world import World
 
 EPOCH_S: Final = 1_767_225_600
@@ -52,6 +53,16 @@ _OUTERMOST: Final = frozenset({"octopi.simulation.kernel.driver", "trio._core._r
 
 _ENTROPY_USERS: Final = frozenset({"wsproto", "trio_websocket"})
 _ENTROPY_WRAPPERS: Final = frozenset({"random", "secrets", "uuid", "tempfile"})
+
+
+class HostTime(Protocol):
+    """The clock of a host."""
+
+    def wall_s(self) -> float:
+        """What its wall clock shows, in seconds since 1970."""
+
+    def now(self) -> float:
+        """What its monotonic clock shows (s)."""
 
 
 class OutsideReachedError(Exception):
@@ -146,6 +157,7 @@ def armed(world: World, *, strict: bool = True) -> Iterator[Sandbox]:
         _replaced(time, _clocks(guard)),
         _replaced(trio.to_thread, {"run_sync": _no_trio_threads(guard)}),
         _replaced(threading.Thread, {"start": _no_threads(guard)}),  # not audited before 3.12
+        nullcontext() if strict else virtual_dates(_dates(guard)),
     ):
         _guard = guard
         try:
@@ -167,11 +179,40 @@ def _replaced(owner: ModuleType | type, stand_ins: dict[str, Callable[..., Any]]
             setattr(owner, name, function)
 
 
-def _clocks(guard: Sandbox) -> dict[str, Callable[..., Any]]:
-    """The replacements for the functions of `time`."""
+def _host_clocks(guard: Sandbox) -> tuple[Callable[[bool], float], Callable[[bool], float]]:
+    """What wall clocks and monotonic clocks show (s); with true: on the host of the running task,
+    if there is one."""
+    from octopi.simulation.kernel.driver import OWNER
+
     world = guard.world
 
-    def clock(name: str, now: Callable[[], _T]) -> Callable[[], _T]:
+    def clock(of_host: bool) -> HostTime | None:
+        life: Any = OWNER.get() if of_host else None
+        return None if life is None else life.host.clock
+
+    def wall_s(of_host: bool) -> float:
+        found = clock(of_host)
+        return EPOCH_S + world.now if found is None else found.wall_s()
+
+    def now_s(of_host: bool) -> float:
+        found = clock(of_host)
+        return world.now if found is None else found.now()
+
+    return wall_s, now_s
+
+
+def _dates(guard: Sandbox) -> Callable[[FrameType], float | None]:
+    """See `octopi.simulation.kernel.wall_dates.Now`."""
+    wall_s, _ = _host_clocks(guard)
+    return lambda caller: wall_s(True) if guard.concerns_us(caller) else None
+
+
+def _clocks(guard: Sandbox) -> dict[str, Callable[..., Any]]:
+    """The replacements for the functions of `time`: a program sees its host's clock, everything
+    else, such as a test itself and time stamps of log records, the world's."""
+    wall_s, now_s = _host_clocks(guard)
+
+    def clock(name: str, now: Callable[[bool], _T]) -> Callable[[], _T]:
         real: Callable[[], _T] = getattr(time, name)
 
         def read() -> _T:
@@ -180,7 +221,7 @@ def _clocks(guard: Sandbox) -> dict[str, Callable[..., Any]]:
                 return real()
             if guard.is_strict and _root(caller) != "logging":
                 guard.fail(f"time.{name}", caller, "ask the Environment's clock")
-            return now()
+            return now(_root(caller) != "logging")
 
         return read
 
@@ -192,12 +233,12 @@ def _clocks(guard: Sandbox) -> dict[str, Callable[..., Any]]:
 
     real_sleep = time.sleep
     return {
-        "time": clock("time", lambda: EPOCH_S + world.now),
-        "time_ns": clock("time_ns", lambda: int((EPOCH_S + world.now) * 1e9)),
-        "monotonic": clock("monotonic", lambda: world.now),
-        "monotonic_ns": clock("monotonic_ns", lambda: int(world.now * 1e9)),
-        "perf_counter": clock("perf_counter", lambda: world.now),
-        "perf_counter_ns": clock("perf_counter_ns", lambda: int(world.now * 1e9)),
+        "time": clock("time", wall_s),
+        "time_ns": clock("time_ns", lambda of_host: int(wall_s(of_host) * 1e9)),
+        "monotonic": clock("monotonic", now_s),
+        "monotonic_ns": clock("monotonic_ns", lambda of_host: int(now_s(of_host) * 1e9)),
+        "perf_counter": clock("perf_counter", now_s),
+        "perf_counter_ns": clock("perf_counter_ns", lambda of_host: int(now_s(of_host) * 1e9)),
         "sleep": sleep,
     }
 

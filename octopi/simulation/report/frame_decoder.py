@@ -21,6 +21,8 @@ _FINAL: Final = 0x80
 _MASKED: Final = 0x80
 _LENGTH_IN_16_BITS: Final = 126
 _LENGTH_IN_64_BITS: Final = 127
+_HEAD_BYTES_MAX: Final = 64 * 1024
+"""The most bytes in which the head of a handshake is looked for."""
 
 
 def message(data: bytes) -> tuple[str, object]:
@@ -40,12 +42,18 @@ class SpokenStream:
         self._read_bytes = 0
         """The number of bytes before the rest."""
         self._has_head = False
+        self._is_foreign = False
+        """Whether it is no WebSocket, but HTTP or something else of a program's own."""
         self._payload = b""
         """The payload of the frames of a message that isn't complete yet."""
 
     def add(self, piece: bytes) -> Iterator[tuple[str, object, int]]:
         """Yield the kind, the content and the end (bytes since the beginning of the stream) of each
         message that *piece* completes."""
+        if self._is_foreign:
+            self._read_bytes += len(piece)
+            yield "bytes", None, self._read_bytes
+            return
         self._rest += piece
         while (size_bytes := self._complete_bytes()) is not None:
             part = bytes(self._rest[:size_bytes])
@@ -54,6 +62,14 @@ class SpokenStream:
             found = self._take(part)
             if found is not None:
                 yield *found, self._read_bytes
+            if self._is_foreign:
+                break
+        if not self._has_head and len(self._rest) > _HEAD_BYTES_MAX:
+            self._is_foreign = True
+        if self._is_foreign and self._rest:
+            self._read_bytes += len(self._rest)
+            self._rest.clear()
+            yield "bytes", None, self._read_bytes
 
     def _complete_bytes(self) -> int | None:
         """The size of the handshake's head, or of the next frame, if it is complete."""
@@ -71,6 +87,8 @@ class SpokenStream:
     def _take(self, part: bytes) -> tuple[str, object] | None:
         if not self._has_head:
             self._has_head = True
+            is_accepted = part.startswith(b"HTTP/1.1 101 ")
+            self._is_foreign = not is_accepted and not _may_be_handshake(part.lower())
             return ("answer" if part.startswith(b"HTTP/") else "request"), None
         header_bytes, opcode = _header_bytes(part[1]), part[0] & 0x0F
         if opcode in _CONTROL_FRAMES:
@@ -83,6 +101,12 @@ class SpokenStream:
             return None
         whole, self._payload = self._payload, b""
         return message(whole)
+
+
+def _may_be_handshake(head: bytes) -> bool:
+    """Whether *head*, in small letters, may begin a WebSocket (RFC 6455 section 4.1)."""
+    asks = b"upgrade: websocket" in head or b": " not in head
+    return head.startswith(b"get ") and asks
 
 
 def _header_bytes(second: int) -> int:

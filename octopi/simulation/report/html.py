@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import zlib
 from bisect import bisect_right
 from functools import cache
@@ -25,7 +26,7 @@ from octopi.simulation.faults.injector import FAULT, HEALED, SKIPPED
 from octopi.simulation.kernel.world import Event
 from octopi.simulation.report.formatting import action_words, one_line
 from octopi.simulation.report.page_data import page_data
-from octopi.simulation.report.recording import Came, Note, Recording
+from octopi.simulation.report.recording import Came, Causes, Note, Recording
 from octopi.simulation.report.space_time_diagram import Diagram, diagram
 from octopi.simulation.report.timeline import Moment, fields, name, timeline
 
@@ -35,6 +36,7 @@ _SCRIPTS: Final = ("run.js", "layout.js", "diagram.js", "charts.js", "page.js")
 _PART_LINES: Final = 200
 """The number of lines of the timeline that the page shows without JavaScript."""
 _CONFLICT_FACTS: Final = 12
+_SPACES: Final = re.compile(r"\s+")
 
 
 def write_page(recording: Recording, path: Path) -> None:
@@ -85,6 +87,8 @@ def _text(text: str) -> str:
 
 
 def _outcome(recording: Recording) -> str:
+    if recording.causes is not None:
+        return '<span class="outcome failed">The test fails</span> '
     if recording.broken is not None:
         return '<span class="outcome failed">A promise is broken</span> '
     if recording.is_simulated:
@@ -93,6 +97,11 @@ def _outcome(recording: Recording) -> str:
 
 
 def _run(recording: Recording, drawn: Diagram) -> str:
+    if recording.causes is not None:  # the verdict has all but this
+        return (
+            '<details class="card"><summary>All that was planned, all that struck</summary>'
+            f"{_plan(recording, drawn)}</details>"
+        )
     return (
         '<section class="card" aria-labelledby="again"><h2 id="again">Run it again</h2>'
         f"{_replay(recording)}</section>"
@@ -107,6 +116,15 @@ def _verdict(recording: Recording, drawn: Diagram, lines: dict[int, str]) -> str
         return ""
     promise = f"<dt>Promised</dt><dd>{_text(broken.promise)}</dd>" if broken.promise else ""
     seen = _text(broken.seen).replace("\n", "<br>")
+    conflict = _conflict(drawn, lines)
+    causes = ""
+    if recording.causes is not None:
+        causes = (
+            f"<dt>Faults</dt><dd>{_causes(recording.causes)}</dd>"
+            f"<dt>Conflict</dt><dd>{conflict}</dd>"
+            f"<dt>Again</dt><dd>{_replay(recording)}</dd>"
+        )
+        conflict = ""
     details = (
         f"<details><summary>More</summary><pre>{_text(broken.details)}</pre></details>"
         if broken.details
@@ -115,9 +133,31 @@ def _verdict(recording: Recording, drawn: Diagram, lines: dict[int, str]) -> str
     return (
         '<section class="card verdict" aria-labelledby="verdict">'
         f'<h2 id="verdict">Broken: <code>{_text(broken.rule)}</code></h2>'
-        f"<dl>{promise}<dt>Seen</dt><dd>{seen}</dd></dl>"
-        f"{_conflict(drawn, lines)}{details}</section>"
+        f"<dl>{promise}<dt>Seen</dt><dd>{seen}</dd>{causes}</dl>"
+        f"{conflict}{details}</section>"
     )
+
+
+def _causes(causes: Causes) -> str:
+    """The faults that matter, as lines to paste, and what the run does without each of them."""
+    said = f'<p class="hint">{_text(causes.said)}</p>'
+    if not causes.lines:
+        return said
+    code = _text("\n".join(causes.lines))
+    tried = [(number, one) for number, one in enumerate(causes.faults, 1) if one.without]
+    without = "".join(
+        f"<li>The same run without {_which(number, len(causes.faults))} {_text(one.without)}.</li>"
+        for number, one in tried
+    )
+    return (
+        f'{said}<div class="command"><code class="lines" id="causes" tabindex="0">{code}</code>'
+        '<button type="button" data-copy="causes">Copy</button></div>'
+        + (f'<ul class="without">{without}</ul>' if without else "")
+    )
+
+
+def _which(number: int, count: int) -> str:
+    return "this fault" if count == 1 else f"fault {number}"
 
 
 def _conflict(drawn: Diagram, lines: dict[int, str]) -> str:
@@ -128,13 +168,19 @@ def _conflict(drawn: Diagram, lines: dict[int, str]) -> str:
         for count, moment in enumerate(drawn.conflict, 1)
     )
     what = "These events contradict each other" if len(drawn.conflict) > 1 else "What broke it"
+    if any(_is_fault(drawn.moments[one]) for one in drawn.conflict):
+        what = "What struck, and what came of it"
     return f'<p>{what}:</p><ol class="conflict">{cards}</ol>'
 
 
 def _conflict_card(count: int, moment: int, drawn: Diagram, lines: dict[int, str]) -> str:
     _, time, host, what, *facts = fields(lines[moment])
-    shown = "".join(f"<li>{_text(one)}</li>" for one in facts[:_CONFLICT_FACTS])
-    who = "a client's note" if isinstance(drawn.moments[moment], Note) else _text(host)
+    one = drawn.moments[moment]
+    action = one.facts.get("action") if isinstance(one, Event) and _is_fault(one) else None
+    if action is not None:
+        what, facts = action_words(action), []
+    shown = "".join(f"<li>{_text(fact)}</li>" for fact in facts[:_CONFLICT_FACTS])
+    who = _text(one.who if isinstance(one, Note) else host)
     return (
         f'<li><a href="#diagram-section" data-moment="{moment}"><b class="number">{count}</b>'
         f"<span><b>{_text(what)}</b><br>{who} at {_text(time)}</span></a>"
@@ -152,19 +198,23 @@ def _replay(recording: Recording) -> str:
         return digest or '<p class="hint">No command was recorded.</p>'
     return (
         f'<div class="command"><code id="replay">{_text(recording.command)}</code>'
-        f'<button type="button" id="copy">Copy</button></div>{digest}'
+        f'<button type="button" data-copy="replay">Copy</button></div>{digest}'
     )
 
 
 def _plan(recording: Recording, drawn: Diagram) -> str:
-    planned = "".join(f"<li>{_text(one_line(one))}</li>" for one in recording.faults)
+    planned = "".join(f"<li>{_text(_SPACES.sub(' ', one))}</li>" for one in recording.faults)
     struck = "".join(_struck(moment, one) for moment, one in enumerate(drawn.moments))
     options = "".join(_option(one) for one in recording.options)
     return (
         '<div class="columns"><div><h3>Faults planned</h3>'
         + (f"<ol>{planned}</ol>" if planned else '<p class="hint">none</p>')
         + "</div><div><h3>What struck, and when</h3>"
-        + (f'<ol class="struck">{struck}</ol>' if struck else '<p class="hint">nothing</p>')
+        + (
+            f'<ol class="struck" tabindex="0">{struck}</ol>'
+            if struck
+            else '<p class="hint">nothing</p>'
+        )
         + "</div></div>"
         + (
             f'<details><summary>Options</summary><dl class="options">{options}</dl></details>'

@@ -63,7 +63,7 @@ def page_data(drawn: Diagram, lines: Iterable[str]) -> dict[str, object]:
             case Event():
                 return [*begin, whats[code(one.what), name(one.what), _kind(one)], log_number]
             case Note():
-                return [*begin, whats["", "a client's note", "note"], log_number]
+                return [*begin, whats["", one.who, "note"], log_number]
             case Sent():
                 sent[one.number] = number
                 target = drawn.hosts[one.target]

@@ -16,7 +16,7 @@ from octopi.simulation.kernel.world import Event, World
 from octopi.simulation.network.connection import Arrival, Departure
 from octopi.simulation.network.network import Network
 from octopi.simulation.report.frame_decoder import SpokenStream, message
-from octopi.simulation.report.recording import Broken, Came, Happening, Recording, Sent
+from octopi.simulation.report.recording import Broken, Came, Causes, Happening, Recording, Sent
 
 HAPPENINGS_MAX: Final = 200_000
 """The most happenings that are kept, the latest ones: more than anybody looks at."""
@@ -81,6 +81,7 @@ class Recorder:
         command: str = "",
         options: tuple[str, ...] = (),
         faults: tuple[str, ...] = (),
+        causes: Causes | None = None,
         digest: str = "",
     ) -> Recording:
         """Everything that was recorded, and what the page says about it."""
@@ -94,6 +95,7 @@ class Recorder:
             options,
             faults,
             digest,
+            causes=causes,
         )
 
     # --- messages ------------------------------------------------------------------------

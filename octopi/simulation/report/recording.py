@@ -60,6 +60,29 @@ class Note:
     at: float
     text: str
     is_in_conflict: bool
+    who: str = "a client's note"
+    """Where the note comes from, in words."""
+
+
+@attrs.frozen
+class Cause:
+    """A fault that matters: with it the run fails."""
+
+    code: str
+    """The line of a test that plans it."""
+    without: str = ""
+    """What the same run does without it, such as ``passes``; empty: that was not tried."""
+
+
+@attrs.frozen
+class Causes:
+    """The faults that are left of a test's random faults."""
+
+    said: str
+    """How many of how many matter, and where the lines go."""
+    lines: tuple[str, ...]
+    """The lines of a test that plan them."""
+    faults: tuple[Cause, ...]
 
 
 @attrs.frozen
@@ -129,3 +152,5 @@ class Recording:
     """See `octopi.simulation.kernel.world.World.digest`."""
     is_simulated: bool = True
     """Whether a simulator has run it, by a plan, and judged it.  Otherwise nodes wrote it."""
+    causes: Causes | None = None
+    """The faults that matter, if somebody has looked for them.  None: only `faults` are known."""

@@ -113,8 +113,14 @@ class Diagram:
 
     @property
     def focus(self) -> int:
-        """The moment to look at first: the last one of the conflict, or else of all."""
-        return self.conflict[-1] if self.conflict else max(len(self.moments) - 1, 0)
+        """The moment to look at first: the last one of the conflict, or else of all.  When a test
+        looks at what came of a fault, the fault is more interesting than that moment."""
+        if not self.conflict:
+            return max(len(self.moments) - 1, 0)
+        if isinstance(self.moments[self.conflict[-1]], Note):
+            events = [one for one in self.conflict if isinstance(self.moments[one], Event)]
+            return events[-1] if events else self.conflict[-1]
+        return self.conflict[-1]
 
     def lane(self, moment: Moment) -> int:
         """The lane that *moment* is in."""

@@ -1,6 +1,7 @@
 // Who led each partition, and how far each replica's log went: time from left to right, over
 // the moments that the diagram shows.
 
+const CHARTS_MAX = 24; // partitions that are drawn at once
 const CHART = { left: 104, right: 150, band: 26, row: 46, head: 18 };
 
 class Charts {
@@ -23,15 +24,22 @@ class Charts {
     this.cursors = [];
     const isWanted = (log) => !filter.log || isSameLog(log, filter.log);
     const partitions = [...new Set([...run.reigns.map((one) => one.partition), ...run.logs.map((one) => one.partition)])];
+    let left = 0;
     for (const partition of partitions.sort((a, b) => a - b)) {
-      if (filter.log && filter.log.partition !== partition) continue;
+      if (filter.log && filter.log.partition !== null && filter.log.partition !== partition) continue;
+      if (this.element.children.length === CHARTS_MAX) {
+        left++;
+        continue;
+      }
       const replicas = run.marks.filter(({ log }) => run.logs[log].partition === partition && isWanted(run.logs[log]));
       const logs = [...new Set(replicas.map(({ log }) => log))];
-      if (logs.length || run.reigns.some((one) => one.partition === partition)) {
+      const isLed = run.reigns.some((one) => one.partition === partition);
+      if (logs.length || (isLed && filter.log?.partition !== null)) {
         this.drawPartition(partition, logs.map((log) => [log, replicas.filter((one) => one.log === log)]));
       }
     }
     if (!this.element.children.length) part("p", "hint", this.element).textContent = "No log is written to in this run.";
+    if (left) part("p", "hint", this.element).textContent = `${left} more partitions: choose a log above.`;
     this.point(null);
   }
 
@@ -210,5 +218,6 @@ class Charts {
 }
 
 function isSameLog(log, wanted) {
+  if (wanted.partition === null) return log.topic === wanted.topic;
   return log.partition === wanted.partition && (!wanted.topic || !log.topic || log.topic === wanted.topic);
 }

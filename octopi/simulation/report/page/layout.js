@@ -23,7 +23,7 @@ const KINDS = [
 ];
 
 // Which moments are shown: between `from` and `to`, of the kinds and lanes that aren't hidden,
-// about `log` (null: any), with `words` in their line.
+// about `log` (null: any; its partition null: any of the topic's), with `words` in their line.
 function newFilter() {
   const before = run.conflict.length ? run.conflict[0] : run.focus;
   return { all: false, from: windowStart(before), to: windowEnd(), kinds: new Set(HIDDEN_AT_FIRST), lanes: new Set(), log: null, words: "" };
@@ -39,7 +39,8 @@ function windowStart(first) {
 
 function windowEnd() {
   let end = run.focus + 1;
-  for (let left = WINDOW / 5; end < run.moments.length && left > 0; end++) left -= run.moments[end].type === "event";
+  const behind = run.moments[run.focus]?.kind === "fault" ? WINDOW / 2 : WINDOW / 5;
+  for (let left = behind; end < run.moments.length && left > 0; end++) left -= run.moments[end].type === "event";
   return end;
 }
 
@@ -59,7 +60,7 @@ function isAbout(one, log) {
   if (["fault", "host", "world", "note"].includes(one.kind)) return true;
   if (one.log < 0) return false;
   const own = run.logs[one.log];
-  return own.partition === log.partition && (!log.topic || !own.topic || own.topic === log.topic);
+  return isSameLog(own, log);
 }
 
 // --- rows ------------------------------------------------------------------------------------

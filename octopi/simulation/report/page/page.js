@@ -13,6 +13,7 @@ async function start() {
     return;
   }
   writeTimeline();
+  document.getElementById("part").hidden = true; // of use on paper only
   if (!run.moments.length) {
     for (const id of ["diagram-section", "charts-section"]) document.getElementById(id).hidden = true;
     return;
@@ -20,6 +21,7 @@ async function start() {
   const view = new View();
   view.apply();
   view.goTo(run.focus);
+  showInTimeline(subject(run.moments[run.focus]).line);
 }
 
 class View {
@@ -54,8 +56,9 @@ class View {
     range.append(new Option(near, "near"), new Option("all of the run", "all"));
     range.addEventListener("change", () => this.change({ all: range.value === "all" }));
     const log = document.getElementById("log");
-    log.append(new Option("all", ""), ...run.logs.map((_, number) => new Option(logWords(number), number)));
-    log.addEventListener("change", () => this.change({ log: log.value === "" ? null : run.logs[Number(log.value)] }));
+    const choices = logChoices();
+    log.append(new Option("all", ""), ...choices.map(({ words }, number) => new Option(words, number)));
+    log.addEventListener("change", () => this.change({ log: log.value === "" ? null : choices[Number(log.value)].log }));
     const words = document.getElementById("words");
     words.addEventListener("input", () => this.change({ words: words.value.trim().toLowerCase() }));
     const used = new Set(run.moments.map((one) => one.kind));
@@ -250,10 +253,22 @@ class View {
   showLine() {
     if (this.selected === null) return;
     const { line } = run.moments[this.selected];
-    const chunk = document.querySelectorAll("#timeline pre")[Math.floor(line / CHUNK_LINES)];
-    chunk.scrollIntoView({ block: "start" });
-    scrollBy(0, (line % CHUNK_LINES) * LINE_HEIGHT - innerHeight / 3);
+    const timeline = document.getElementById("timeline");
+    timeline.scrollIntoView({ block: "nearest" });
+    showInTimeline(line);
+    timeline.focus({ preventScroll: true });
   }
+}
+
+// What can be chosen as a log: whole topics that have several partitions, then each log.
+function logChoices() {
+  const counts = new Map();
+  for (const { topic } of run.logs) counts.set(topic, (counts.get(topic) || 0) + 1);
+  const topics = [...counts].filter(([topic, count]) => topic && count > 1);
+  return [
+    ...topics.map(([topic]) => ({ words: topic, log: { topic, partition: null } })),
+    ...run.logs.map((log, number) => ({ words: logWords(number), log })),
+  ];
 }
 
 // The lines, in pieces that a browser lays out only when they are looked at.
@@ -279,21 +294,27 @@ function writeTimeline() {
   }
 }
 
+// All pieces but the last one have the same height, also before they are laid out.
+function showInTimeline(line) {
+  const timeline = document.getElementById("timeline");
+  timeline.scrollTop = line * LINE_HEIGHT - timeline.clientHeight / 3;
+}
+
 function copyOnClick() {
-  const button = document.getElementById("copy");
-  if (!button) return;
-  const source = document.getElementById("replay");
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(source.textContent);
-    } catch {
-      // Some browsers refuse a page from a disk; then the text is at least selected.
-      getSelection().selectAllChildren(source);
-      document.execCommand("copy");
-    }
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), 1500);
-  });
+  for (const button of document.querySelectorAll("button[data-copy]")) {
+    const source = document.getElementById(button.dataset.copy);
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(source.textContent);
+      } catch {
+        // Some browsers refuse a page from a disk; then the text is at least selected.
+        getSelection().selectAllChildren(source);
+        document.execCommand("copy");
+      }
+      button.textContent = "Copied";
+      setTimeout(() => (button.textContent = "Copy"), 1500);
+    });
+  }
 }
 
 function switchTheme() {
