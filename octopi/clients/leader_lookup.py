@@ -73,8 +73,8 @@ class LeaderLookup:
         *follows_generations*: the caller can handle a topic of several generations.
 
         Raises:
-          RefusedError: UNSUPPORTED_VERSION, if the topic has several generations, and the caller can't
-            follow them.
+          RefusedError: UNSUPPORTED_VERSION, if the topic has several generations, and the caller
+              can't follow them.
           OctopiError: any error of the request to the register.
         """
         known = self._topics.setdefault(name, _Known())
@@ -125,9 +125,10 @@ class LeaderLookup:
                     self._failed_at = self._clock.now()
                     raise
                 self._places.update(
-                    ((info.kind, one.partition), (asked_at, one)) for one in info.partitions
+                    ((info.kind, one.partition), (asked_at, one))
+                    for one in [*info.partitions, *info.sealed_partitions]
                 )
-                place = partition_of(info, partition)
+                place = log_of(info, partition)
         return place
 
     def remember(self, info: TopicInfo) -> None:
@@ -142,8 +143,8 @@ class LeaderLookup:
 
 
 def require_one_generation(info: TopicInfo) -> None:
-    """Check that the list of partitions says where the topic's messages are.  Clients don't follow
-    generations yet, and would read and write in the wrong order.
+    """Check that the list of partitions says where the topic's messages are, for a caller that
+    doesn't follow generations: it would read in the wrong order.
 
     Raises:
       RefusedError: UNSUPPORTED_VERSION, if the topic got other partitions while it was in use.
@@ -172,6 +173,23 @@ def partition_of(info: TopicInfo, partition: int) -> PartitionInfo:
     )
 
 
+def generation_of(info: TopicInfo) -> int:
+    """The number of the generation that is in force."""
+    return info.generations[-1].number if info.generations else 1
+
+
+def log_of(info: TopicInfo, partition: int) -> PartitionInfo:
+    """The description of *partition*, which may have only a sealed log of the topic.
+
+    Raises:
+      RefusedError: UNKNOWN_PARTITION, if the topic has no log there.
+    """
+    for one in info.sealed_partitions:
+        if one.partition == partition:
+            return one
+    return partition_of(info, partition)
+
+
 def leader_address(info: TopicInfo, partition: int) -> str:
     """The address of the leader of *partition*.
 
@@ -179,9 +197,17 @@ def leader_address(info: TopicInfo, partition: int) -> str:
       RefusedError: UNKNOWN_PARTITION, if the topic doesn't have it.
       NotReadyError: if no broker leads it now.
     """
-    place = partition_of(info, partition)
+    return leader_at(info, partition_of(info, partition))
+
+
+def leader_at(info: TopicInfo, place: PartitionInfo) -> str:
+    """The address of the leader at *place*, which the topic has.
+
+    Raises:
+      NotReadyError: if no broker leads it now.
+    """
     if place.leader is None or not place.leader_address:
-        raise NotReadyError(f"no broker leads partition {partition} of {info.topic} now")
+        raise NotReadyError(f"no broker leads partition {place.partition} of {info.topic} now")
     return place.leader_address
 
 

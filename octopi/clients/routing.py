@@ -218,10 +218,12 @@ class RequestRouter:
         expected: type[_T],
         wait_s: float = 0.0,
         passes: Callable[[OctopiError], bool] = may_pass,
+        *,
+        follows_generations: bool = False,
     ) -> _T:
         """Ask the leader of a log, which may wait for *wait_s* before it answers, again after
-        errors that can pass."""
-        route = LeaderRoute(self.lookup, topic, partition)
+        errors that can pass.  *follows_generations*: as in `LeaderRoute`."""
+        route = LeaderRoute(self.lookup, topic, partition, follows_generations=follows_generations)
 
         async def attempt() -> _T:
             place = await route.find()
