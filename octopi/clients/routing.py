@@ -70,6 +70,10 @@ class RequestRouter:
         self._connections = connections
         self._entrances = Entrances(servers)
 
+    def now(self) -> float:
+        """The time (monotonic, s)."""
+        return self._environment.clock.now()
+
     @property
     def attempt_timeout_s(self) -> float:
         """The time-out for one attempt.  It leaves time for a second one, perhaps at another

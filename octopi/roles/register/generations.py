@@ -1,8 +1,6 @@
 """Brings generations of topics into force: has brokers make logs and seal others, and tells them.
 
-`octopi.coordination.generations` says what comes when.  No client and no command can order a
-generation yet: consumers have to read sealed logs to their ends before others, and producers have
-to name the generation that they go by.
+`octopi.coordination.generations` says what comes when.
 """
 
 from __future__ import annotations
