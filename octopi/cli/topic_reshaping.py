@@ -14,6 +14,7 @@ from octopi.cli.invocation import Invocation, client_options, json_option, pass_
 from octopi.cli.output import is_watched, print_json, progress, say
 from octopi.cli.rendering import counted, print_table
 from octopi.cli.topic_completion import complete_topics
+from octopi.limits import LIST_COUNT_MAX, PARTITIONS_PER_TOPIC_MAX
 
 if TYPE_CHECKING:
     from octopi import Client, TopicInfo
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--partitions",
     "partition_count",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, PARTITIONS_PER_TOPIC_MAX),
     required=True,
     help="The number of partitions that it gets, with those that it has.",
 )
@@ -70,7 +71,7 @@ def grow(
 @click.argument("topic", shell_complete=complete_topics)
 @click.option(
     "--partition",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, LIST_COUNT_MAX - 1),
     required=True,
     help="The partition to which its messages go from now on.",
 )

@@ -21,7 +21,7 @@ from octopi.clients.answers import (
 )
 from octopi.clients.consuming.start_position import Start
 from octopi.clients.log_pages import counted_logs, described_logs
-from octopi.clients.options import not_negative
+from octopi.clients.options import not_negative, within
 from octopi.clients.reshaping import (
     GROW_CALL_TIMEOUT_S,
     add_partitions,
@@ -39,7 +39,12 @@ from octopi.clients.subscribing.administration import (
 from octopi.clients.subscribing.subscription_options import subscription_options
 from octopi.errors import ConnectionLostError, UnknownTopicError
 from octopi.identifiers import BrokerId, PartitionId, topic_name
-from octopi.limits import DRAIN_TIMEOUT_S, LIST_COUNT_MAX, MOVE_TIMEOUT_S
+from octopi.limits import (
+    DRAIN_TIMEOUT_S,
+    LIST_COUNT_MAX,
+    MOVE_TIMEOUT_S,
+    PARTITIONS_PER_TOPIC_MAX,
+)
 from octopi.model import SubscriptionDefinition
 from octopi.wire.messages import (
     LOAD_UNIT,
@@ -359,7 +364,7 @@ class Admin:
               with its logs is away or of an earlier version; NOT_READY, if it is getting other
               partitions already, or a leader didn't confirm in time: it keeps those that it has.
         """
-        not_negative(partitions=partitions)
+        within("partitions", partitions, 1, PARTITIONS_PER_TOPIC_MAX)
         return await grow_topic(self._router, topic_name(topic), partitions, timeout_s)
 
     async def move_topic(
@@ -374,7 +379,7 @@ class Admin:
           RefusedError: UNKNOWN_PARTITION, if the cluster has no such partition; INVALID_OPTION, if
               the topic has several, or a sealed log in that one.  Otherwise as `grow_topic`.
         """
-        not_negative(partition=partition)
+        within("partition", partition, 0, LIST_COUNT_MAX - 1)
         return await move_topic(self._router, topic_name(topic), partition, timeout_s)
 
     async def set_relays(

@@ -40,7 +40,7 @@ class _Known:
     def learn(self, info: TopicInfo) -> None:
         """Store an answer of the register."""
         self.info, self.kind = info, info.kind
-        for place in info.partitions:
+        for place in (*info.partitions, *info.sealed_partitions):
             if found := [one for one in (*place.readers, place.leader_address) if one]:
                 self.addresses[place.partition] = found
 
@@ -126,9 +126,9 @@ class LeaderLookup:
                     raise
                 self._places.update(
                     ((info.kind, one.partition), (asked_at, one))
-                    for one in [*info.partitions, *info.sealed_partitions]
+                    for one in (*info.partitions, *info.sealed_partitions)
                 )
-                place = log_of(info, partition)
+                place = place_of(info, partition)
         return place
 
     def remember(self, info: TopicInfo) -> None:
@@ -158,8 +158,20 @@ def require_one_generation(info: TopicInfo) -> None:
         )
 
 
+def place_of(info: TopicInfo, partition: int) -> PartitionInfo:
+    """The description of *partition* in that of the topic, also if it only has a sealed log.
+
+    Raises:
+      RefusedError: UNKNOWN_PARTITION, if the topic doesn't have it.
+    """
+    for one in info.sealed_partitions:
+        if one.partition == partition:
+            return one
+    return partition_of(info, partition)
+
+
 def partition_of(info: TopicInfo, partition: int) -> PartitionInfo:
-    """The description of *partition* in that of the topic.
+    """The description of *partition*, which takes messages of the topic.
 
     Raises:
       RefusedError: UNKNOWN_PARTITION, if the topic doesn't have it.
@@ -178,18 +190,6 @@ def generation_of(info: TopicInfo) -> int:
     return info.generations[-1].number if info.generations else 1
 
 
-def log_of(info: TopicInfo, partition: int) -> PartitionInfo:
-    """The description of *partition*, which may have only a sealed log of the topic.
-
-    Raises:
-      RefusedError: UNKNOWN_PARTITION, if the topic has no log there.
-    """
-    for one in info.sealed_partitions:
-        if one.partition == partition:
-            return one
-    return partition_of(info, partition)
-
-
 def leader_address(info: TopicInfo, partition: int) -> str:
     """The address of the leader of *partition*.
 
@@ -197,7 +197,7 @@ def leader_address(info: TopicInfo, partition: int) -> str:
       RefusedError: UNKNOWN_PARTITION, if the topic doesn't have it.
       NotReadyError: if no broker leads it now.
     """
-    return leader_at(info, partition_of(info, partition))
+    return leader_at(info, place_of(info, partition))
 
 
 def leader_at(info: TopicInfo, place: PartitionInfo) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from octopi.clients.leader_lookup import LeaderLookup, generation_of, leader_at, log_of
+from octopi.clients.leader_lookup import LeaderLookup, generation_of, leader_at, place_of
 from octopi.errors import (
     ConnectionLostError,
     NotReadyError,
@@ -62,8 +62,7 @@ class LeaderRoute:
         follows_generations: bool = False,
     ) -> None:
         """*on_described* is called with what the register says of the topic.
-        *follows_generations*: the caller can handle a topic of several generations, and a log may
-        be one that is sealed."""
+        *follows_generations*: see `LeaderLookup.topic`."""
         self._follows_generations = follows_generations
         self._on_described = on_described
         self._lookup = lookup
@@ -177,7 +176,7 @@ class LeaderRoute:
                 f"topic {self._topic} has had generation {generation} of its partitions in force, "
                 "and the node that was asked doesn't know it yet"
             )
-        place = log_of(info, self._partition)
+        place = place_of(info, self._partition)
         self.looked_up(place.epoch)
         address = leader_at(info, place)
         self._tried.add(address)

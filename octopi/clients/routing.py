@@ -245,7 +245,7 @@ class RequestRouter:
             except RefusedError as error:
                 if route.redirected(error):
                     return await attempt()
-                if error.meaning.look_up:
+                if error.meaning.look_up and error.status is not Status.STALE_ROUTE:
                     # The broker or this client is out of date; the register knows better.
                     raise NotReadyError(str(error.args[0])) from error
                 raise route.reported(error) from error

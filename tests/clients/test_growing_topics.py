@@ -29,22 +29,21 @@ async def topic_on(world: World, *partitions: int) -> AsyncIterator[octopi.Clien
         yield client
 
 
-async def stored(world: World) -> dict[int, Stored]:
+async def stored(world: World, topic: str = "orders") -> dict[int, Stored]:
     """What each log of the topic holds."""
     logs: dict[int, Stored] = {}
-    info = await describe(world, "orders")
+    info = await describe(world, topic)
     async with connection(world, BROKER) as broker:
         for place in [*info.partitions, *info.sealed_partitions]:
-            question = m.Fetch(
-                broker.next_request(), "orders", place.partition, Offset(0), 10**6, 0
-            )
-            found = await broker.request(question, m.Fetched, 5)
-            logs[place.partition] = [
-                (one.offset, one.key, one.value)
-                for one in decode(
-                    found.records, Offset(0), TopicName("orders"), PartitionId(place.partition)
-                )
-            ]
+            partition = PartitionId(place.partition)
+            log, at, highwater = logs.setdefault(partition, []), Offset(0), 1
+            while at < highwater:
+                question = m.Fetch(broker.next_request(), topic, partition, at, 10**6, 0)
+                found = await broker.request(question, m.Fetched, 5)
+                highwater = found.highwater
+                for one in decode(found.records, at, TopicName(topic), partition):
+                    log.append((one.offset, one.key, one.value))
+                    at = one.next_offset
     return logs
 
 
@@ -282,3 +281,77 @@ async def test_an_order_that_was_cancelled_is_not_given_again(
         assert 20 <= trio.current_time() < 30
         async with client.producer() as producer:
             assert (await producer.send("orders", b"1", key=b"key")).partition == 0
+
+
+# --- pipes -------------------------------------------------------------------------------------
+
+
+async def bill(pipe: octopi.Pipe, until: int, at: Callable[[int], Awaitable[None]]) -> None:
+    """Send two results of each message, up to that of number *until*; *at* is called before."""
+    async for order in pipe:
+        number = int(order.value)
+        await at(number)
+        for index in range(2):
+            await pipe.send(b"%d.%d" % (number, index), key=b"key")
+        if number == until:
+            return
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_the_output_of_a_pipe_moves_and_grows_and_gets_each_result_once(
+    is_killed: bool, autojump_clock: MockClock
+) -> None:
+    async with running_world() as world, world.client() as client:
+        await client.admin.add_partitions(8)
+        await client.create_topic("orders", partition_ids=[1])
+        await client.create_topic("invoices", partition_ids=[0])
+        async with client.producer() as producer:
+            for number in range(60):
+                await producer.submit("orders", b"%d" % number)
+
+        async def at(number: int) -> None:
+            if number == 10:
+                await client.admin.move_topic("invoices", 5)
+            if number == 20:
+                await client.admin.grow_topic("invoices", 3)
+            if number % 7 == 0 and is_killed:
+                await world.restart()
+
+        for until in (4, 29, 59):
+            async with client.pipe("orders", "billing", into="invoices", batch_bytes=1) as pipe:
+                await bill(pipe, until, at)
+        logs = await stored(world, "invoices")
+        assert [value for _, _, value in [*logs[0], *logs[5]]] == [
+            b"%d.%d" % (number, index) for number in range(60) for index in range(2)
+        ]
+        assert logs[0]
+        assert sum(map(len, logs.values())) == 120
+
+
+async def test_a_pipe_that_is_opened_when_its_output_has_moved_goes_on_behind_the_last_result(
+    autojump_clock: MockClock,
+) -> None:
+    async with running_world() as world, world.client() as client:
+        await client.admin.add_partitions(8)
+        await client.create_topic("orders", partition_ids=[1])
+        await client.create_topic("invoices", partition_ids=[0])
+        async with client.producer() as producer:
+            for number in range(20):
+                await producer.submit("orders", b"%d" % number)
+
+        async def nothing(number: int) -> None:
+            pass
+
+        async with client.pipe("orders", "billing", into="invoices") as pipe:
+            await bill(pipe, 9, nothing)
+            # Stored behind this mark, which the next one begins at, is the last result.
+            lost = world.net.fault(m.SetMark, "lose", times=1000)
+        lost.times = 0
+        await client.admin.move_topic("invoices", 5)
+        await client.admin.move_topic("invoices", 6)
+        async with client.pipe("orders", "billing", into="invoices") as pipe:
+            await bill(pipe, 19, nothing)
+        logs = await stored(world, "invoices")
+        assert [value for _, _, value in [*logs[0], *logs[5], *logs[6]]] == [
+            b"%d.%d" % (number, index) for number in range(20) for index in range(2)
+        ]

@@ -10,7 +10,6 @@ import pytest
 import trio
 
 from octopi.clients.producing.producer import Producer
-from octopi.identifiers import PartitionId
 from octopi.roles.register.node import RegisterNode
 from octopi.testing import Cluster, simulated
 from tests.testing.test_growing_topics import Growing, killing_leaders
