@@ -14,6 +14,7 @@ from octopi.clients.producing.topic_switch import TopicSwitch, reroute
 from octopi.errors import NotDeliveredError, OctopiError
 from octopi.identifiers import PartitionId, topic_name
 from octopi.retry import may_pass, retry
+from octopi.tracing import generations as steps
 from octopi.wire.messages import TopicInfo
 
 
@@ -130,6 +131,9 @@ class TopicRoutes:
 
     def _complete(self, topic: str, switch: TopicSwitch) -> None:
         self._switches.pop(topic, None)
+        if (trace := self._environment.trace) is not None:
+            partitions = [PartitionId(one) for one in _partitions(switch.info)]
+            trace(steps.V3Settled(topic, partitions, generation_of(switch.info)))
         left = switch.take_waiting()
         route = self.known.get(topic)
         if route is None:
