@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -160,5 +160,5 @@ def print_generations(info: TopicInfo) -> None:
     )
 
 
-def _numbers(numbers: list[int]) -> str:
+def _numbers(numbers: Sequence[int]) -> str:
     return " ".join(map(str, numbers))

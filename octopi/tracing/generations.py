@@ -12,7 +12,7 @@ from octopi.tracing.topics import PlacedTopicStep
 
 
 @part
-class GenerationStep(PlacedTopicStep):
+class TopicGenerationStep(PlacedTopicStep):
     """A step about the partitions of one generation of a topic."""
 
     generation: int
@@ -27,12 +27,12 @@ class SealStep(LogStep):
 
 
 @step("V1a register decides how far a generation of a topic is")
-class V1Deciding(GenerationStep):
+class V1Deciding(TopicGenerationStep):
     pass
 
 
 @step("V1b register made durable how far a generation of a topic is")
-class V1Decided(GenerationStep):
+class V1Decided(TopicGenerationStep):
     pass
 
 

@@ -215,14 +215,19 @@ def test_a_planted_bug_of_growing_topics_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
+
+    async def scene(cluster: Cluster) -> None:
+        await Running(cluster).run()
+
     for seed in range(1, 13):
         try:
             octopi.testing.run(
-                lambda cluster: Running(cluster).run(),
+                scene,
                 seed=seed,
                 partitions=8,
                 brokers=3,
                 replicas=3,
+                shrink_s=0,
             )
         except Exception:
             return

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 import attrs
 
-from octopi.clients.news import News
 from octopi.conditions import Condition
 from octopi.errors import (
     ConditionFailedError,
@@ -36,8 +34,8 @@ class Stored:
     """In a topic in memory: the digest of all records up to its last one; empty: not known."""
 
 
-class SettlingLog(Protocol):
-    """The interface of a log's sender for pending receipts."""
+class BatchLog(Protocol):
+    """The sender of a log, as far as those know it who wait for its batches."""
 
     topic: TopicName
     partition: PartitionId
@@ -45,19 +43,12 @@ class SettlingLog(Protocol):
     async def wait_settled(self, batch: Batch) -> None:
         """Return when *batch* has its outcome, or its messages were moved."""
 
-    def settling(self, batch: Batch) -> News | None:
-        """What is told when *batch* has its outcome, or its messages were moved; None: it has."""
-
-    @property
-    def saw_failure(self) -> Callable[[Batch], None]:
-        """To be called once for each message of a failed batch whose receipt was awaited."""
-
 
 @attrs.frozen
 class MovedMessage:
     """A message that is in another batch now."""
 
-    log: SettlingLog
+    log: BatchLog
     batch: Batch
     number: int
     """How many messages of that batch come before it."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import trio
 
 from octopi.clients.news import News
-from octopi.clients.producing.batches import Batch, SettlingLog, Stored
+from octopi.clients.producing.batches import Batch, BatchLog, Stored
 from octopi.errors import DeliveryError
 from octopi.identifiers import Epoch, Offset, PartitionId, TimestampMs, TopicName
 from octopi.relay.message_ids import MessageId, id_behind
@@ -43,6 +43,17 @@ class Receipt(NamedTuple):
     def timestamp(self) -> datetime:
         """`timestamp_ms` as an aware datetime in UTC."""
         return _UNIX_ZERO + timedelta(milliseconds=self.timestamp_ms)
+
+
+class SettlingLog(BatchLog, Protocol):
+    """The interface of a log's sender for pending receipts."""
+
+    def settling(self, batch: Batch) -> News | None:
+        """What is told when *batch* has its outcome, or its messages were moved; None: it has."""
+
+    @property
+    def saw_failure(self) -> Callable[[Batch], None]:
+        """To be called once for each message of a failed batch whose receipt was awaited."""
 
 
 class PendingReceipt:
@@ -100,7 +111,8 @@ class PendingReceipt:
         """The message may be in another batch by now."""
         while (moved := self._batch.moved) is not None:
             to = moved[self._number]
-            self._log, self._batch, self._number = to.log, to.batch, to.number
+            self._log = cast(SettlingLog, to.log)
+            self._batch, self._number = to.batch, to.number
             self._start, self._end = to.start, to.end
 
     def _receipt(self) -> Receipt:
@@ -133,7 +145,7 @@ def batch_of(pending: PendingReceipt) -> Batch:
     return pending._batch
 
 
-async def wait_settled(log: SettlingLog, batch: Batch) -> None:
+async def wait_settled(log: BatchLog, batch: Batch) -> None:
     """Return when all messages that were in *batch* have an outcome."""
     while batch.outcome is None and batch.moved is None:
         await log.wait_settled(batch)
