@@ -142,6 +142,19 @@ class BatchBuilder:
         self.size_bytes = size_bytes
         return len(self._messages) - count
 
+    def key(self, number: int) -> bytes | None:
+        """The key of a message, which has *number* messages before it."""
+        return self._messages[number][1]
+
+    def add_from(self, other: BatchBuilder, number: int) -> int:
+        """Add the message of *other* that has *number* messages before it; return its record's
+        position in the batch (bytes)."""
+        value, key, block, _ = message = other._messages[number]
+        position = self.size_bytes
+        self._messages.append(message)
+        self.size_bytes = position + record_size_bytes(value, key, block)
+        return position
+
     def encode(
         self, producer_id: ProducerId, epoch: ProducerEpoch, first_sequence: Sequence
     ) -> bytes:

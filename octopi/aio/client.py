@@ -62,6 +62,8 @@ class AsyncioAdmin(Wrapper[Admin]):
     add_partitions = calling(Admin.add_partitions)
     move_replica = calling(Admin.move_replica)
     set_relays = calling(Admin.set_relays)
+    grow_topic = calling(Admin.grow_topic)
+    move_topic = calling(Admin.move_topic)
     recover_partition = calling(Admin.recover_partition)
     delete_topic_by_id = calling(Admin.delete_topic_by_id)
 

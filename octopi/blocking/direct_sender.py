@@ -39,7 +39,7 @@ from octopi.operating_system import SystemClock
 from octopi.transport.addresses import is_secure
 from octopi.transport.failures import refusal
 from octopi.wire.codec import encode
-from octopi.wire.messages import Failure, Produce, Produced
+from octopi.wire.messages import Failure, Produced
 
 RETRY_S: Final = 1.0
 """After a failure messages of a log take the ordinary way for this long."""
@@ -170,9 +170,13 @@ class DirectSender:
         key: bytes | None,
         headers: Mapping[str, bytes],
         timestamp_ms: int,
+        *,
+        generation: int,
+        pinned: bool,
     ) -> Receipt | None:
         """Send a message and wait until it is committed.  None: it wasn't taken, since the direct
-        way isn't possible now.
+        way isn't possible now.  *generation*: that of the topic by which the partition was chosen;
+        *pinned*: whether the program named it.
 
         Raises:
           What `octopi.Producer.send` raises.
@@ -185,7 +189,9 @@ class DirectSender:
         if time_left_s() == 0.0 or not broker.lock.acquire(blocking=False):
             return None
         try:
-            done = self._exchange(log, broker, value, key, headers, timestamp_ms)
+            if log.session.is_empty:
+                log.session.go_on(generation)
+            done = self._exchange(log, broker, value, key, headers, timestamp_ms, pinned)
         finally:
             if not self._is_possible and broker.link is not None:
                 broker.drop(broker.link)  # the producer was closed meanwhile
@@ -213,7 +219,7 @@ class DirectSender:
         """The log with a connection to its leader; None: there is none now."""
         log = self._logs.get((topic, partition))
         if log is None:
-            route = LeaderRoute(self._cluster.lookup, topic, partition)
+            route = LeaderRoute(self._cluster.lookup, topic, partition, follows_generations=True)
             session = self._lent.lend(topic, partition)
             log = DirectLog(topic, partition, session, route)
             log = self._logs.setdefault((topic, partition), log)
@@ -230,6 +236,7 @@ class DirectSender:
         key: bytes | None,
         headers: Mapping[str, bytes],
         timestamp_ms: int,
+        pinned: bool,
     ) -> Receipt | GivenAway | None:
         """Send the message on the connection, and receive the answer."""
         batch: Batch | None
@@ -251,14 +258,14 @@ class DirectSender:
             if log.link is not link:
                 self._connect(session, now)
                 log.link = link
-            batch = session.add(value, key, headers, timestamp_ms, now)
+            batch = session.add(value, key, headers, timestamp_ms, now, pinned=pinned)
             size_bytes = batch.builder.size_bytes
             session.hurry(batch)
             [effect] = session.advance(now)
             assert isinstance(effect, Send), "an idle session sends what is urgent"
             send = effect
             request = broker.next_request()
-            produce = encode(Produce(request, log.topic, log.partition, send.records))
+            produce = encode(send.request(request, log.topic, log.partition))
             wait_s = session.wake_at() - now
             if (left_s := time_left_s()) is not None:
                 wait_s = min(wait_s, left_s)

@@ -18,7 +18,7 @@ from octopi.blocking.trio_thread import TrioThread
 from octopi.blocking.wrapping import BlockingWrapper
 from octopi.clients.background import background_tasks
 from octopi.clients.client import Client
-from octopi.clients.leader_lookup import partition_of
+from octopi.clients.leader_lookup import generation_of
 from octopi.clients.producing.arguments import (
     as_bytes,
     check_one_log,
@@ -28,6 +28,7 @@ from octopi.clients.producing.arguments import (
 from octopi.clients.producing.partitioner import StickyPartitioner, place_for_key
 from octopi.clients.producing.producer import Producer
 from octopi.clients.producing.receipts import Receipt
+from octopi.clients.producing.topic_route import check_partition
 from octopi.identifiers import PartitionId, TopicName
 from octopi.limits import CLIENT_BATCH_BYTES, KIB
 from octopi.record import NO_HEADERS, BatchBuilder
@@ -82,6 +83,7 @@ class _DirectTopic:
 
     def __init__(self, info: TopicInfo, first: int) -> None:
         self.info = info
+        self.generation: Final = generation_of(info)
         self.partitions: Final = [one.partition for one in info.partitions]
         self._partitioner = StickyPartitioner(len(self.partitions), first)
         self._left_bytes = CLIENT_BATCH_BYTES
@@ -268,7 +270,7 @@ class BlockingProducer(BlockingWrapper[Producer]):
             BatchBuilder().add(value, key, headers or NO_HEADERS, timestamp_ms)
         info = inner.description(topic)
         if partition is not None and info is not None:
-            partition_of(info, partition)
+            check_partition(info, partition)
         return Submission(topic, value, key, headers, timestamp, partition)
 
     def _send_directly(
@@ -304,7 +306,14 @@ class BlockingProducer(BlockingWrapper[Producer]):
             return None
         timestamp_ms = inner.wall_ms() if timestamp is None else milliseconds(timestamp)
         return self._direct.send(
-            TopicName(topic), log, value, key, headers or NO_HEADERS, timestamp_ms
+            TopicName(topic),
+            log,
+            value,
+            key,
+            headers or NO_HEADERS,
+            timestamp_ms,
+            generation=way.generation,
+            pinned=partition is not None,
         )
 
 

@@ -241,6 +241,14 @@ class LineProducer:
     def _forget_stored(self) -> bool:
         """Forget batches that are stored; return whether another one has failed."""
         first_lines = self._first_lines
+        for batch in [one for one in first_lines if one.moved is not None]:
+            # The topic got other partitions: none of its lines comes before its first one.
+            line = first_lines.pop(batch)
+            for to in batch.moved or []:
+                first_lines[to.batch] = min(line, first_lines.get(to.batch, line))
+            self._first_lines = first_lines = dict(
+                sorted(first_lines.items(), key=lambda pair: pair[1])
+            )
         for batch in [one for one in first_lines if isinstance(one.outcome, Stored)]:
             del first_lines[batch]
         return any(batch.outcome is not None for batch in first_lines)

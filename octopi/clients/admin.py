@@ -21,7 +21,14 @@ from octopi.clients.answers import (
 )
 from octopi.clients.consuming.start_position import Start
 from octopi.clients.log_pages import counted_logs, described_logs
-from octopi.clients.options import not_negative
+from octopi.clients.options import not_negative, within
+from octopi.clients.reshaping import (
+    GROW_CALL_TIMEOUT_S,
+    add_partitions,
+    grow_topic,
+    move_replica,
+    move_topic,
+)
 from octopi.clients.routing import RequestRouter
 from octopi.clients.subscribing.administration import (
     Creation,
@@ -30,13 +37,17 @@ from octopi.clients.subscribing.administration import (
     SubscriptionStatus,
 )
 from octopi.clients.subscribing.subscription_options import subscription_options
-from octopi.errors import ConnectionLostError, RefusedError, Status, UnknownTopicError
+from octopi.errors import ConnectionLostError, UnknownTopicError
 from octopi.identifiers import BrokerId, PartitionId, topic_name
-from octopi.limits import DRAIN_TIMEOUT_S, LIST_COUNT_MAX, MOVE_TIMEOUT_S
+from octopi.limits import (
+    DRAIN_TIMEOUT_S,
+    LIST_COUNT_MAX,
+    MOVE_TIMEOUT_S,
+    PARTITIONS_PER_TOPIC_MAX,
+)
 from octopi.model import SubscriptionDefinition
 from octopi.wire.messages import (
     LOAD_UNIT,
-    AddPartitions,
     BrokerInfo,
     ClusterDescription,
     DeleteTopic,
@@ -50,7 +61,6 @@ from octopi.wire.messages import (
     EventList,
     ListTopics,
     LoadList,
-    MoveReplica,
     PartitionRecovery,
     ReadingList,
     RecoverPartition,
@@ -338,6 +348,40 @@ class Admin:
         not_negative(partition=partition, leaving=leaving, joining=joining)
         await move_replica(self._router, partition, leaving, joining, timeout_s)
 
+    async def grow_topic(
+        self, topic: str, partitions: int, *, timeout_s: float = GROW_CALL_TIMEOUT_S
+    ) -> TopicInfo:
+        """Have a topic grow to so many *partitions*, while it is in use.  Return it when they are
+        in force: from then on keys choose one of all of them.
+
+        No message is copied.  Messages to the topic wait a moment, and every client has to be of a
+        version that can follow.
+
+        Raises:
+          UnknownTopicError: if there is no such topic.
+          RefusedError: INVALID_OPTION, if the topic can't grow to that, or is a stream over HTTP,
+              or the cluster has no register; WRONG_KIND, if it is in memory; NO_BROKER, if a broker
+              with its logs is away or of an earlier version; NOT_READY, if it is getting other
+              partitions already, or a leader didn't confirm in time: it keeps those that it has.
+        """
+        within("partitions", partitions, 1, PARTITIONS_PER_TOPIC_MAX)
+        return await grow_topic(self._router, topic_name(topic), partitions, timeout_s)
+
+    async def move_topic(
+        self, topic: str, partition: int, *, timeout_s: float = GROW_CALL_TIMEOUT_S
+    ) -> TopicInfo:
+        """Have a topic of one partition go on in another *partition*, while it is in use.  Return
+        it when that is in force: see `grow_topic`.
+
+        What is stored stays where it is, and consumers read it first.
+
+        Raises:
+          RefusedError: UNKNOWN_PARTITION, if the cluster has no such partition; INVALID_OPTION, if
+              the topic has several, or a sealed log in that one.  Otherwise as `grow_topic`.
+        """
+        within("partition", partition, 0, LIST_COUNT_MAX - 1)
+        return await move_topic(self._router, topic_name(topic), partition, timeout_s)
+
     async def set_relays(
         self, partition: int, members: Sequence[int], *, timeout_s: float = MOVE_TIMEOUT_S
     ) -> None:
@@ -405,54 +449,6 @@ class Admin:
             f"delete the topic with id {topic_id}",
             lambda request: DeleteTopicById(request, topic_id),
         )
-
-
-async def add_partitions(router: RequestRouter, count: int) -> int:
-    """See `Admin.add_partitions`."""
-    wanted = (await _describe(router)).partition_count + count
-    is_lost = False
-
-    async def attempt() -> None:
-        nonlocal is_lost
-        if is_lost and (await _describe(router)).partition_count >= wanted:
-            return
-        try:
-            await router.ask_register_once(lambda request: AddPartitions(request, count), Done)
-        except ConnectionLostError:
-            is_lost = True
-            raise
-
-    await router.retry(f"add {count} partitions", attempt)
-    return (await _describe(router)).partition_count
-
-
-async def move_replica(
-    router: RequestRouter, partition: int, leaving: int, joining: int, timeout_s: float
-) -> None:
-    """See `Admin.move_replica`."""
-
-    def question(request: int) -> MoveReplica:
-        return MoveReplica(request, PartitionId(partition), BrokerId(leaving), BrokerId(joining))
-
-    is_lost = False
-
-    async def attempt() -> None:
-        nonlocal is_lost
-        try:
-            await router.ask_register_once(question, Done, timeout_s)
-        except ConnectionLostError:
-            is_lost = True
-            raise
-        except RefusedError as error:
-            if is_lost and error.status == Status.INVALID_OPTION:
-                cluster = await _describe(router)
-                record = next(one for one in cluster.partitions if one.partition == partition)
-                if joining in record.in_sync and leaving not in record.replicas:
-                    return
-            raise
-
-    what = f"move partition {partition} from broker {leaving} to {joining}"
-    await router.retry(what, attempt, timeout_s)
 
 
 async def delete(

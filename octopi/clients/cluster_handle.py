@@ -60,7 +60,9 @@ class ClusterHandle:
         """The way of produces to the leader of a log.  *on_described* is called with what the
         register says of the topic."""
         if not self.forwarding_servers:
-            return LeaderRoute(self.lookup, topic, partition, on_described)
+            return LeaderRoute(
+                self.lookup, topic, partition, on_described, follows_generations=True
+            )
         from octopi.clients.forwarded_route import ForwardedRoute  # most clients need none
 
         servers = self.forwarding_servers

@@ -13,8 +13,8 @@ from typing import Final
 
 from octopi.clients.connections import Connections
 from octopi.clients.leader_check import LeaderVerdict, judge_leader
-from octopi.clients.leader_lookup import LeaderLookup, partition_of
-from octopi.clients.leader_route import LeaderCandidate, LeaderRoute
+from octopi.clients.leader_lookup import LeaderLookup, generation_of, place_of
+from octopi.clients.leader_route import LeaderCandidate, LeaderRoute, check_generation
 from octopi.errors import (
     ConnectionLostError,
     InvalidOptionError,
@@ -43,7 +43,7 @@ class ForwardedRoute(LeaderRoute):
         servers: Sequence[str],
         connections: Connections,
     ) -> None:
-        super().__init__(lookup, topic, partition, on_described)
+        super().__init__(lookup, topic, partition, on_described, follows_generations=True)
         self._servers = deque(servers)
         self._connections = connections
 
@@ -58,14 +58,17 @@ class ForwardedRoute(LeaderRoute):
         leader is gone."""
         return judge_leader(place.leader_address, place.epoch, place)
 
-    async def find(self, *, create: bool = False) -> LeaderCandidate:
+    async def find(self, *, create: bool = False, generation: int = 1) -> LeaderCandidate:
         """A broker that passes messages on, in the leader's epoch.
 
         Raises:
+          NotReadyError: if what is known of the topic is older than *generation*.
           InvalidOptionError: if no server is a broker that does.
           OctopiError: if none can be reached now, or the topic can't be looked up.
         """
         info = await self._described(create=create)
+        check_generation(info, generation)
+        place = place_of(info, self._partition)
         failed: OctopiError | None = None
         for _ in range(len(self._servers)):
             address = self._servers[0]
@@ -77,7 +80,7 @@ class ForwardedRoute(LeaderRoute):
                 failed = error
             else:
                 if _passes_on(connection):
-                    return LeaderCandidate(address, partition_of(info, self._partition).epoch)
+                    return LeaderCandidate(address, place.epoch, generation_of(info))
             self._servers.rotate(-1)
         if failed is not None:
             raise failed
@@ -90,7 +93,9 @@ class ForwardedRoute(LeaderRoute):
     async def _described(self, *, create: bool) -> TopicInfo:
         """The topic; the last answer, if the register can't be asked now."""
         try:
-            info = await self._lookup.topic(self._topic, create=create, other_than=self._info)
+            info = await self._lookup.topic(
+                self._topic, create=create, other_than=self._info, follows_generations=True
+            )
         except (UnreachableError, ConnectionLostError, NotReadyError):
             if self._info is None:
                 raise

@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from octopi.clients.leader_check import LeaderVerdict, judge_leader
-from octopi.clients.leader_lookup import LeaderLookup, leader_address, partition_of
+from octopi.clients.leader_lookup import LeaderLookup, generation_of, leader_at, place_of
 from octopi.errors import (
     ConnectionLostError,
     NotReadyError,
@@ -41,6 +41,9 @@ class LeaderCandidate:
     address: str
     epoch: int
     """The epoch in which that broker leads, as far as is known."""
+    generation: int = 0
+    """The generation of the topic that was in force when the register named that broker, or an
+    earlier leader which named it; 0: nobody has named it."""
 
 
 class LeaderRoute:
@@ -56,14 +59,17 @@ class LeaderRoute:
         topic: TopicName,
         partition: PartitionId,
         on_described: Callable[[TopicInfo], None] = lambda info: None,
+        *,
+        follows_generations: bool = False,
     ) -> None:
-        """*on_described* is called with what the register says of the topic."""
+        """*on_described* is called with what the register says of the topic.
+        *follows_generations*: see `LeaderLookup.topic`."""
+        self._follows_generations = follows_generations
         self._on_described = on_described
         self._lookup = lookup
         self._topic = topic
         self._partition = partition
         self._info: TopicInfo | None = None
-        """The register's last answer."""
         self._epoch = 0
         """The newest epoch in any answer."""
         self._tried: set[str] = set()
@@ -79,6 +85,11 @@ class LeaderRoute:
         """The addresses that were tried since a leader was found."""
         self._is_loop = False
         """Whether the last redirect was not followed because it leads in circles."""
+
+    @property
+    def info(self) -> TopicInfo | None:
+        """The register's last answer."""
+        return self._info
 
     def redirected(self, error: OctopiError | None) -> bool:
         """A broker refused with *error*.  Return whether that is a redirect to follow."""
@@ -134,18 +145,24 @@ class LeaderRoute:
             self._tried.clear()  # the brokers that were tried may know more by now
         self._note(epoch)
 
-    async def find(self, *, create: bool = False) -> LeaderCandidate:
-        """The broker to try next.
+    async def find(self, *, create: bool = False, generation: int = 1) -> LeaderCandidate:
+        """The broker to try next.  *generation*: the topic has had this one in force.
 
         Raises:
-          NotReadyError: if no broker leads the partition now.
+          NotReadyError: if no broker leads the partition now, or the answer is older than that.
           OctopiError: any error of the request to the register; if the register can't be reached,
               only when no broker is known either.
         """
         if address := self.take_told():
-            return LeaderCandidate(address, self._epoch)
+            known = 0 if self._info is None else generation_of(self._info)
+            return LeaderCandidate(address, self._epoch, known)
         try:
-            info = await self._lookup.topic(self._topic, create=create, other_than=self._info)
+            info = await self._lookup.topic(
+                self._topic,
+                create=create,
+                other_than=self._info,
+                follows_generations=self._follows_generations,
+            )
         except (UnreachableError, ConnectionLostError, NotReadyError):
             # The register is away, or a broker that passes questions on can't reach it.
             self.looked_up()
@@ -160,14 +177,28 @@ class LeaderRoute:
         self._info = info
         self._on_described(info)
         self._brokers.clear()
-        epoch = partition_of(info, self._partition).epoch
-        self.looked_up(epoch)
-        address = leader_address(info, self._partition)
+        check_generation(info, generation)
+        place = place_of(info, self._partition)
+        self.looked_up(place.epoch)
+        address = leader_at(info, place)
         self._tried.add(address)
         self._asked.append(address)
-        return LeaderCandidate(address, epoch)
+        return LeaderCandidate(address, place.epoch, generation_of(info))
 
     def _note(self, epoch: int) -> None:
         if epoch > self._epoch:
             self._epoch = epoch
             self._tried.clear()
+
+
+def check_generation(info: TopicInfo, generation: int) -> None:
+    """Check that *info* isn't older than *generation*, which the topic has had in force.
+
+    Raises:
+      NotReadyError: if it is.
+    """
+    if generation_of(info) < generation:
+        raise NotReadyError(
+            f"topic {info.topic} has had generation {generation} of its partitions in force, "
+            "and the node that was asked doesn't know it yet"
+        )

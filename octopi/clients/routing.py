@@ -70,6 +70,10 @@ class RequestRouter:
         self._connections = connections
         self._entrances = Entrances(servers)
 
+    def now(self) -> float:
+        """The time (monotonic, s)."""
+        return self._environment.clock.now()
+
     @property
     def attempt_timeout_s(self) -> float:
         """The time-out for one attempt.  It leaves time for a second one, perhaps at another
@@ -218,10 +222,12 @@ class RequestRouter:
         expected: type[_T],
         wait_s: float = 0.0,
         passes: Callable[[OctopiError], bool] = may_pass,
+        *,
+        follows_generations: bool = False,
     ) -> _T:
         """Ask the leader of a log, which may wait for *wait_s* before it answers, again after
-        errors that can pass."""
-        route = LeaderRoute(self.lookup, topic, partition)
+        errors that can pass.  *follows_generations*: as in `LeaderRoute`."""
+        route = LeaderRoute(self.lookup, topic, partition, follows_generations=follows_generations)
 
         async def attempt() -> _T:
             place = await route.find()
@@ -239,7 +245,7 @@ class RequestRouter:
             except RefusedError as error:
                 if route.redirected(error):
                     return await attempt()
-                if error.meaning.look_up:
+                if error.meaning.look_up and error.status is not Status.STALE_ROUTE:
                     # The broker or this client is out of date; the register knows better.
                     raise NotReadyError(str(error.args[0])) from error
                 raise route.reported(error) from error

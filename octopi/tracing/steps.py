@@ -71,6 +71,8 @@ relay_partition, relay, to        of topics in memory: the number of a relay par
                                   (`octopi.relay.messages`)
 members, founders, streams        a relay set; by whose votes a timeline begins, and with what
 digest                            of a stream in memory, where the range or the transaction ends
+generation, state                 of a topic that gets other partitions: the number of their list,
+                                  and how far it is (`octopi.generation_record`)
 generation, emptied, outcome      of a relay: of its timelines; how often it gave up what it held;
                                   how a produce ended (`octopi.relay.receiver`)
 loads, move, partitions           what a broker reports of the partitions that it leads
@@ -90,6 +92,7 @@ from octopi.tracing import (
     client,
     durability,
     election,
+    generations,
     join,
     produce,
     register,
@@ -103,6 +106,7 @@ from octopi.tracing import (
 from octopi.tracing.client import *  # noqa: F403
 from octopi.tracing.durability import *  # noqa: F403
 from octopi.tracing.election import *  # noqa: F403
+from octopi.tracing.generations import *  # noqa: F403
 from octopi.tracing.join import *  # noqa: F403
 from octopi.tracing.produce import *  # noqa: F403
 from octopi.tracing.produce import P9Refused, P9Refusing
@@ -128,6 +132,7 @@ _SYSTEMS: Final = (
     ring,
     relay,
     shedding,
+    generations,
 )
 """The module of each system, in the order of `ALL`.  Append a further one at the end."""
 
@@ -154,6 +159,9 @@ OF_RELAYS: Final = frozenset(_declared(relay))
 
 OF_SHEDDING: Final = frozenset(_declared(shedding))
 """The steps that only happen where leaderships move by load."""
+
+OF_GENERATIONS: Final = frozenset(_declared(generations))
+"""The steps that only happen where topics get other partitions."""
 
 REFUSING: Final = (P9Refusing, P9Refused)
 """The steps of a refused batch; they may follow any of the steps before 7."""

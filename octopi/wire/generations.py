@@ -1,19 +1,59 @@
-"""Messages by which the logs of a topic are sealed for its next generation
-(`octopi.coordination.generations`)."""
+"""Messages by which an operator gives a topic other partitions, and by which the logs that it has
+are sealed for that (`octopi.coordination.generations`)."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import attrs
 
+from octopi.field_bounds import Within
 from octopi.generation_record import GenerationNumber
+from octopi.limits import GROW_TIMEOUT_S, PARTITIONS_PER_TOPIC_MAX
 from octopi.model import EpochNumber, Id, PartitionNumber, Place, Verb
+from octopi.wire.common import Text
 from octopi.wire.declarations import (
+    CLIENT_TO_DECIDER,
     DECIDER_TO_MEMBER,
     MEMBER_TO_DECIDER,
     answer,
+    on_its_topic,
     on_the_cluster,
     request,
 )
+
+
+@request(
+    "grow_topic",
+    CLIENT_TO_DECIDER,
+    needs=on_its_topic(Verb.ADMIN),
+    asked_s=2 * GROW_TIMEOUT_S,
+    since=2,
+)
+@attrs.frozen
+class GrowTopic:
+    """Have a topic grow to *partition_count* partitions.  Answer:
+    `octopi.wire.client.TopicDescription`, when the generation with them is in force."""
+
+    request: int
+    topic: Text
+    partition_count: Annotated[int, Within(1, PARTITIONS_PER_TOPIC_MAX)]
+
+
+@request(
+    "move_topic",
+    CLIENT_TO_DECIDER,
+    needs=on_its_topic(Verb.ADMIN),
+    asked_s=2 * GROW_TIMEOUT_S,
+    since=2,
+)
+@attrs.frozen
+class MoveTopic:
+    """Have a topic of one partition go on in another *partition*.  Answer: as for `GrowTopic`."""
+
+    request: int
+    topic: Text
+    partition: PartitionNumber
 
 
 @request("seal_topic", DECIDER_TO_MEMBER, since=2)

@@ -71,7 +71,11 @@ _OFTEN_OCCURRENCE: Final = 60
 _OFTEN_STEPS: Final = frozenset(code for code in STEPS if code[0] in "PC")
 
 _OF_OTHER_CLUSTERS: Final = (
-    steps.OF_SEVERAL_REGISTERS | steps.OF_RINGS | steps.OF_RELAYS | steps.OF_SHEDDING
+    steps.OF_SEVERAL_REGISTERS
+    | steps.OF_RINGS
+    | steps.OF_RELAYS
+    | steps.OF_SHEDDING
+    | steps.OF_GENERATIONS
 )
 _PLACES: Final = tuple(one for one in STEPS if steps.BY_CODE[one] not in _OF_OTHER_CLUSTERS)
 """The codes of the steps at which faults strike."""

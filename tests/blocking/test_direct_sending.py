@@ -19,7 +19,8 @@ import octopi
 import octopi.blocking
 from octopi.blocking import direct_sender
 from octopi.blocking.direct_link import DirectFault, DirectLink
-from octopi.blocking.direct_sender import DirectBroker, DirectSender
+from octopi.blocking.direct_sender import RETRY_S, DirectBroker, DirectSender
+from octopi.clients.producing.partitioner import place_for_key
 from octopi.errors import Status
 from octopi.operating_system import SystemRandomness
 from octopi.transport.failures import failure
@@ -300,8 +301,8 @@ def test_a_session_that_was_interrupted_while_it_decided_is_used_no_more(
             kind = type(log.session)
             plain = getattr(kind, place)
 
-            def interrupt(self: object, *args: object) -> object:
-                plain(self, *args)
+            def interrupt(self: object, *args: object, **named: object) -> object:
+                plain(self, *args, **named)
                 raise KeyboardInterrupt
 
             with monkeypatch.context() as patch:
@@ -313,6 +314,25 @@ def test_a_session_that_was_interrupted_while_it_decided_is_used_no_more(
         with client.consumer(topic, start="earliest", stop_at_end=True) as consumer:
             values = [one.value for one in consumer]
         assert values == ([b"0", b"1", b"2"] if place == "answered" else [b"0", b"2"])
+
+
+def test_messages_that_are_sent_directly_follow_a_topic_that_grows(url: str) -> None:
+    keys = [b"key-%d" % number for number in range(8)]
+    with octopi.blocking.connect(url) as client:
+        client.create_topic("widened", partition_ids=[0])
+        with client.producer() as producer:
+            for key in keys:
+                assert producer.send("widened", b"0", key=key).partition == 0
+            places = [one.partition for one in client.admin.grow_topic("widened", 2).partitions]
+            for key in keys:
+                receipt = producer.send("widened", b"1", key=key)
+                assert receipt.partition == places[place_for_key(key, 2)]
+            time.sleep(RETRY_S)
+            before = direct(producer).acknowledged_count
+            for key in keys:
+                producer.send("widened", b"2", key=key)
+            assert direct(producer).acknowledged_count == before + len(keys)
+            assert producer.acknowledged_count == 3 * len(keys)
 
 
 def test_a_second_thread_takes_the_ordinary_way_meanwhile(url: str) -> None:

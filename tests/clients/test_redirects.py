@@ -201,13 +201,13 @@ def told(address: str, epoch: int | None) -> NotLeaderError:
 async def test_a_redirect_is_followed_once_for_each_address_and_epoch() -> None:
     register = Register("a", "b")
     route = register.route()
-    assert await route.find() == LeaderCandidate("a", 1)
+    assert await route.find() == LeaderCandidate("a", 1, generation=1)
     assert route.redirected(told("b", 2))
-    assert await route.find() == LeaderCandidate("b", 2)
+    assert await route.find() == LeaderCandidate("b", 2, generation=1)
     assert not route.redirected(told("b", 2))
     assert not route.redirected(told("a", 1))  # an older epoch
     assert route.redirected(told("a", 2))
-    assert await route.find() == LeaderCandidate("a", 2)
+    assert await route.find() == LeaderCandidate("a", 2, generation=1)
     assert not route.redirected(told("c", 2))  # the third in a row
     assert register.asked == 1
 
@@ -298,10 +298,10 @@ async def test_while_the_register_is_away_brokers_are_asked_in_turn() -> None:
     register.is_there = False
     assert [(await route.find()).address for _ in range(4)] == ["a", "b", "c", "a"]
     assert route.redirected(told("b", 3))
-    assert await route.find() == LeaderCandidate("b", 3)
+    assert await route.find() == LeaderCandidate("b", 3, generation=1)
     register.is_there = True
     register.leads("c", 4, ["c"])
-    assert await route.find() == LeaderCandidate("c", 4)
+    assert await route.find() == LeaderCandidate("c", 4, generation=1)
 
 
 async def test_without_any_broker_the_registers_absence_is_the_error() -> None:

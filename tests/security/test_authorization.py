@@ -29,6 +29,8 @@ NEEDED: dict[type, Verb | None] = {
     m.AddPartitions: Verb.ADMIN,
     m.MoveReplica: Verb.ADMIN,
     m.SetRelays: Verb.ADMIN,
+    m.GrowTopic: Verb.ADMIN,
+    m.MoveTopic: Verb.ADMIN,
     m.HandOverToRing: Verb.ADMIN,
     m.HandOverToRegisters: Verb.ADMIN,
     m.RecoverPartition: Verb.ADMIN,

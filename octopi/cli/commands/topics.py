@@ -1,4 +1,4 @@
-"""`octopi-node topics`: list, create, alter, describe and delete topics."""
+"""`octopi-node topics`: list, create, alter, grow, move, describe and delete topics."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from octopi.cli.rendering import counted, print_table, size
 from octopi.cli.topic_completion import complete_topics
 from octopi.cli.topic_list import ORDERS, RATE_S, ListedTopic, in_order, listed
 from octopi.cli.topic_options import given_options, topic_options
+from octopi.cli.topic_reshaping import grow, move, print_generations
 from octopi.errors import OctopiError
 from octopi.limits import RELAY_BUFFER_BYTES_MAX
 from octopi.model import TopicKind
@@ -30,7 +31,11 @@ if TYPE_CHECKING:
 
 @click.group()
 def topics() -> None:
-    """List, create, alter, describe and delete topics."""
+    """List, create, alter, grow, move, describe and delete topics."""
+
+
+topics.add_command(grow)
+topics.add_command(move)
 
 
 @topics.command("list")
@@ -353,6 +358,10 @@ def describe(
     MESSAGES is the number of committed messages that the replica keeps; `-` if its broker can't
     tell.  Offsets are in bytes.  LAG is the number of bytes that the leader's log has and the
     replica's log lacks.  Consumers read up to HIGHWATER, the end of what every in-sync replica has.
+
+    A topic that got other partitions has several generations of them.  The newest is in force; the
+    logs of the others take no messages any more, and end where the table says.  A partition can be
+    part of several: its log goes on behind that.
     """
     settings = invocation.configuration().section(
         ClientSettings, server=server, timeout_s=timeout_s
@@ -368,7 +377,8 @@ def describe(
         return info, seen, await count_messages(client, seen.cluster.brokers, topic)
 
     info, seen, counts = ask(settings, question)
-    found = [] if info.is_relay else replicas(seen, info.partitions)
+    places = [*info.partitions, *info.sealed_partitions]
+    found = [] if info.is_relay else replicas(seen, places)
     if as_json:
         print_json(
             {
@@ -392,8 +402,10 @@ def _print(
     count_of = {(int(one.log.partition), one.broker): one.log.count for one in counts}
     options = _special_options(info)
     say(f"{info.topic} (id {info.topic_id}){': ' if options else ''}{', '.join(options)}")
+    print_generations(info)
     say()
-    rows = partition_rows(seen.cluster, info.partitions, info.options.min_insync)
+    places = [*info.partitions, *info.sealed_partitions]
+    rows = partition_rows(seen.cluster, places, info.options.min_insync)
     print_table(PARTITION_HEADINGS, rows)
     say()
     print_table(

@@ -262,10 +262,7 @@ class Pipe:
         return output if output is not None and output.log.claim == claim else None
 
     def _begin(self, partition: PartitionId, claim: Claim) -> None:
-        places = [one.partition for one in self._source.partitions]
-        targets = [one.partition for one in self._into.partitions]
-        target = targets[places.index(partition) % len(targets)]
-        name = f"{self.topic}/{partition} into {self.into}/{target}"
+        name = f"{self.topic}/{partition} into {self.into}"
         producer_id = producer_id_of("pipe", f"{self._subscription.sid}/{partition}")
         log = PipeLog(
             name, producer_id, claim, from_mark=self._from_mark, batch_bytes=self._batch_bytes
@@ -274,7 +271,7 @@ class Pipe:
             self._cluster,
             log,
             (TopicName(self.topic), partition),
-            (TopicName(self.into), target),
+            TopicName(self.into),
             self._delivery_timeout_s,
             self._mark,
         )

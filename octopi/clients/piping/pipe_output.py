@@ -7,20 +7,32 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, TypeVar
 
 import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.leader_errors import may_pass_at_a_leader
+from octopi.clients.leader_lookup import generation_of
 from octopi.clients.news import News
 from octopi.clients.piping.input_place import InputPlace, Unit
+from octopi.clients.piping.output_route import index_of, targets_of
 from octopi.clients.piping.pipe_log import Found, PipeBatch, PipeLog, PipeResult
-from octopi.conditions import NO_RECORD
-from octopi.errors import HistoryForkedError, MemberFencedError, OctopiError, RefusedError, Status
+from octopi.clients.producing.effects import on_the_wire
+from octopi.conditions import NO_RECORD, LastRecord
+from octopi.errors import (
+    HistoryForkedError,
+    MemberFencedError,
+    NotReadyError,
+    OctopiError,
+    RefusedError,
+    Status,
+)
 from octopi.identifiers import PartitionId, TopicName
 from octopi.limits import PIPE_BUFFER_BYTES
 from octopi.record import Message
+from octopi.retry import Backoff
 from octopi.wire.messages import DescribeProducer, Produce, Produced, ProducerDescription
 
 _T = TypeVar("_T")
@@ -28,6 +40,12 @@ _T = TypeVar("_T")
 _LOOK_AGAIN: Final = frozenset(
     {Status.CONDITION_FAILED, Status.SEQUENCE_GAP, Status.UNKNOWN_PRODUCER}
 )
+
+
+def _may_pass_by_this_route(error: OctopiError) -> bool:
+    """Whether the same request to the same log can succeed later."""
+    is_stale = isinstance(error, RefusedError) and error.status is Status.STALE_ROUTE
+    return may_pass_at_a_leader(error) and not is_stale
 
 
 class PipeOutput:
@@ -38,16 +56,21 @@ class PipeOutput:
         cluster: ClusterHandle,
         log: PipeLog,
         source: tuple[TopicName, PartitionId],
-        target: tuple[TopicName, PartitionId],
+        into: TopicName,
         timeout_s: float,
         mark: Callable[[Message], None],
     ) -> None:
-        """*source*, *target*: the logs of input and output.  *timeout_s*: how long one request is
-        tried.  *mark* stores that everything up to a message is processed."""
+        """*source*: the log of the input.  *into*: the topic of the output.  *timeout_s*: how long
+        one request is tried.  *mark* stores that everything up to a message is processed."""
         self.log = log
         self._cluster = cluster
         self._source = source
-        self._target = target
+        self._into = into
+        self._index: int | None = None
+        """The place of the input's log in its topic's list, once it is known."""
+        self._looked_at: list[PartitionId] = []
+        """The logs of the output that were asked what they have."""
+        self._backoff = Backoff(cluster.environment.randomness)
         self._timeout_s = timeout_s
         self._mark = mark
         self._messages: deque[Message] = deque()
@@ -126,23 +149,51 @@ class PipeOutput:
         self.news.tell()
 
     async def _look(self, *, is_first: bool = False) -> None:
-        topic, partition = self._target
-        told = await self._asked(
-            lambda: self._cluster.router.ask_leader(
-                f"find the last output of the pipe in {topic}/{partition}",
-                topic,
-                partition,
-                lambda request: DescribeProducer(
-                    request, topic, partition, self.log.producer_id, False, None, True
-                ),
-                ProducerDescription,
-                passes=may_pass_at_a_leader,
-            )
-        )
-        place = InputPlace.decode(told.input) if told.input else None
-        self.log.found(Found(told.last or NO_RECORD, place, told.forgets))
+        targets, _ = await self._asked(self._find_targets)
+        told = [await self._asked(partial(self._describe, one)) for one in targets]
+        self._looked_at = targets
+        last, place = told[0].last or NO_RECORD, None
+        for one in told:
+            # What a sealed log says of another owner counts as well.
+            last = last if one.last is None else max(last, one.last, key=self._rank)
+            if place is None and one.last is not None and one.last != NO_RECORD:
+                place = InputPlace.decode(one.input) if one.input else None
+                break
+        self.log.found(Found(last, place, any(one.forgets for one in told)))
         if is_first and place is not None:
             await self._check_end(place)
+
+    async def _describe(self, partition: PartitionId) -> ProducerDescription:
+        topic = self._into
+        return await self._cluster.router.ask_leader(
+            f"find the last output of the pipe in {topic}/{partition}",
+            topic,
+            partition,
+            lambda request: DescribeProducer(
+                request, topic, partition, self.log.producer_id, False, None, True
+            ),
+            ProducerDescription,
+            passes=may_pass_at_a_leader,
+            follows_generations=True,
+        )
+
+    async def _find_targets(self) -> tuple[list[PartitionId], int]:
+        """The logs of the output, the one that takes messages first, and the generation of its
+        topic."""
+        lookup = self._cluster.lookup
+        topic, partition = self._source
+        if self._index is None:
+            source = await lookup.topic(topic, follows_generations=True)
+            self._index = index_of(source, partition)
+            if self._index is None:
+                lookup.forget(topic)
+                raise NotReadyError(f"topic {topic} is not known to have partition {partition}")
+        into = await lookup.topic(self._into, follows_generations=True)
+        return targets_of(into, self._index), generation_of(into)
+
+    def _rank(self, last: LastRecord) -> bool:
+        """Whether *last* shows that another member has the log."""
+        return last.epoch > self.log.claim
 
     async def _check_end(self, place: InputPlace) -> None:
         """Check that the input still has the message from which the last output comes."""
@@ -153,19 +204,37 @@ class PipeOutput:
             raise HistoryForkedError.of_range(source, partition, end, place.unit.next_offset)
 
     async def _send(self, batch: PipeBatch) -> None:
-        topic, partition = self._target
+        topic = self._into
         after = None if batch.condition is None else batch.condition.after
-        try:
-            await self._asked(
-                lambda: self._cluster.router.ask_leader(
-                    f"send outputs of the pipe to {topic}/{partition}",
+
+        async def attempt() -> bool:
+            targets, generation = await self._find_targets()
+            if targets != self._looked_at:
+                return False  # it was moved: a sealed log may have the batch
+            await self._cluster.router.ask_leader(
+                f"send outputs of the pipe to {topic}/{targets[0]}",
+                topic,
+                targets[0],
+                lambda request: Produce(
+                    request,
                     topic,
-                    partition,
-                    lambda request: Produce(request, topic, partition, batch.records, None, after),
-                    Produced,
-                    passes=may_pass_at_a_leader,
-                )
+                    targets[0],
+                    batch.records,
+                    None,
+                    after,
+                    on_the_wire(generation),
+                ),
+                Produced,
+                passes=_may_pass_by_this_route,
+                follows_generations=True,
             )
+            return True
+
+        partition = self._looked_at[0]
+        try:
+            if not await self._asked(attempt):
+                self.log.refuted()
+                return
         except RefusedError as error:
             if error.status in _LOOK_AGAIN:
                 self.log.refuted()
@@ -184,10 +253,16 @@ class PipeOutput:
         until = clock.now() + self._timeout_s
         while True:
             try:
-                return await ask()
+                found = await ask()
             except OctopiError as error:
                 if not may_pass_at_a_leader(error) or clock.now() >= until:
                     raise
+                if isinstance(error, RefusedError) and error.status is Status.STALE_ROUTE:
+                    self._cluster.lookup.forget(self._into)
+                await clock.sleep_until(clock.now() + self._backoff.next_s())
+            else:
+                self._backoff.reset()
+                return found
 
     def _mark_done(self) -> None:
         done = self.log.take_done()

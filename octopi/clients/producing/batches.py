@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Protocol
 
 import attrs
 
@@ -15,7 +16,7 @@ from octopi.errors import (
     OutcomeUnknownError,
     RefusedError,
 )
-from octopi.identifiers import Epoch, Offset, Sequence
+from octopi.identifiers import Epoch, Offset, PartitionId, Sequence, TopicName
 from octopi.record import BatchBuilder
 
 
@@ -31,6 +32,29 @@ class Stored:
     """In a topic in memory: the id of its first record; empty: not known."""
     digest: bytes = b""
     """In a topic in memory: the digest of all records up to its last one; empty: not known."""
+
+
+class BatchLog(Protocol):
+    """The sender of a log, as far as those know it who wait for its batches."""
+
+    topic: TopicName
+    partition: PartitionId
+
+    async def wait_settled(self, batch: Batch) -> None:
+        """Return when *batch* has its outcome, or its messages were moved."""
+
+
+@attrs.frozen
+class MovedMessage:
+    """A message that is in another batch now."""
+
+    log: BatchLog
+    batch: Batch
+    number: int
+    """How many messages of that batch come before it."""
+    start: int
+    """Where its record starts in that batch (bytes)."""
+    end: int
 
 
 @attrs.define(eq=False)
@@ -50,6 +74,11 @@ class Batch:
     """Whether its receipt is awaited."""
     condition: Condition | None = None
     """What has to hold of the log; such a batch is on its way alone."""
+    pinned: bool = False
+    """Whether the program named the partition, for all of its messages; otherwise for none."""
+    moved: list[MovedMessage] | None = None
+    """Where each message has gone, if the topic got other partitions before the batch was stored.
+    It has no outcome then."""
     first_sequence: Sequence | None = None
     """The sequence of its first message; None while it waits to be sent."""
     maybe_stored: bool = False

@@ -10,6 +10,12 @@ from octopi.identifiers import PartitionId, ProducerEpoch, TopicName
 from octopi.wire.messages import Produce
 
 
+def on_the_wire(generation: int) -> int:
+    """The field `Produce.generation`, which brokers of earlier versions can't decode: only a topic
+    that got other partitions has later generations than the first."""
+    return generation if generation > 1 else 0
+
+
 @attrs.frozen
 class Send:
     """Send *records* to the leader, and report the answer with *batch* and *attempt*."""
@@ -19,14 +25,16 @@ class Send:
     records: bytes
     epoch: ProducerEpoch
     """The producer epoch of the sequences in *records*."""
+    generation: int = 1
+    """The generation of the topic by which the log was chosen."""
 
     def request(self, number: int, topic: TopicName, partition: PartitionId) -> Produce:
         """The message to send."""
-        condition = self.batch.condition
+        condition, generation = self.batch.condition, on_the_wire(self.generation)
         if condition is None:
-            return Produce(number, topic, partition, self.records)
+            return Produce(number, topic, partition, self.records, generation=generation)
         end, after = condition.expected_end, condition.after
-        return Produce(number, topic, partition, self.records, end, after)
+        return Produce(number, topic, partition, self.records, end, after, generation)
 
 
 @attrs.frozen

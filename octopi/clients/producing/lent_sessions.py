@@ -13,6 +13,7 @@ from collections.abc import Callable
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.producing.log_sender import LogSender, SharedBySenders
 from octopi.clients.producing.producer_session import ProducerSession
+from octopi.clients.producing.receipts import wait_settled
 from octopi.clients.producing.session_options import SessionOptions
 from octopi.errors import OctopiError
 from octopi.identifiers import PartitionId, ProducerId, TopicName
@@ -67,7 +68,7 @@ class LentSessions:
         """Wait until everything that was adopted before has its outcome."""
         for sender in list(self._senders):
             for batch in sender.session.unsettled:
-                await sender.wait_settled(batch)
+                await wait_settled(sender, batch)
         self._forget_empty()
 
     def close(self, why: OctopiError) -> None:

@@ -66,6 +66,8 @@ class SharedBySenders:
     on_settled: Callable[[Settled], None]
     on_topic_described: Callable[[TopicInfo], None]
     """Called with the register's answer about a topic, when a sender looks for a leader."""
+    on_drained: Callable[[LogSender], None]
+    """Called when all that was sent by a former generation of the topic is settled there."""
     on_fenced: Callable[[RefusedError], None]
     """Called when another process writes with a newer epoch of the producer's id."""
     saw_failure: Callable[[Batch], None]
@@ -116,16 +118,17 @@ class LogSender:
         *,
         urgent: bool,
         condition: Condition | None = None,
+        pinned: bool = False,
     ) -> Batch:
         """Queue a message; return its batch, of which it is the last message; with a *condition* it
-        is the only one.
+        is the only one.  *pinned*: as in `Batch`.
 
         Raises:
           MalformedRecordError: if it doesn't fit the record format; it isn't queued.
         """
         session = self.session
         now = self._clock.now()
-        batch = session.add(value, key, headers, timestamp_ms, now, condition)
+        batch = session.add(value, key, headers, timestamp_ms, now, condition, pinned=pinned)
         if urgent:
             session.hurry(batch)
         if urgent or batch.sealed or batch.last_position == 0:
@@ -133,7 +136,13 @@ class LogSender:
         return batch
 
     def take_many(
-        self, values: list[bytes], begin: int, headers: Mapping[str, bytes], timestamp_ms: int
+        self,
+        values: list[bytes],
+        begin: int,
+        headers: Mapping[str, bytes],
+        timestamp_ms: int,
+        *,
+        pinned: bool = False,
     ) -> tuple[Batch, int, int]:
         """Queue messages without keys, from ``values[begin]`` on, as many as one batch holds;
         return the batch, the number of these messages, and their size in bytes.
@@ -145,23 +154,42 @@ class LogSender:
         open_batch = session.open_batch
         before_bytes = open_batch.builder.size_bytes if open_batch is not None else 0
         now = self._clock.now()
-        batch, count = session.add_many(values, begin, headers, timestamp_ms, now)
-        size_bytes = batch.builder.size_bytes - before_bytes
-        if batch.sealed or open_batch is None:
+        batch, count = session.add_many(values, begin, headers, timestamp_ms, now, pinned=pinned)
+        is_new = batch is not open_batch
+        size_bytes = batch.builder.size_bytes - (0 if is_new else before_bytes)
+        if batch.sealed or is_new:
             self.pump()
         return batch, count, size_bytes
 
     async def wait_settled(self, batch: Batch) -> None:
-        """Return when *batch* has its outcome; it doesn't linger meanwhile."""
+        """Return when *batch* has its outcome, or was moved; it doesn't linger meanwhile."""
         while batch.outcome is None and (settled := self.settling(batch)) is not None:
             await settled.wait()
 
     def settling(self, batch: Batch) -> News | None:
-        """What is told when *batch* has its outcome; None: it has.  It doesn't linger meanwhile."""
-        if batch.outcome is None and not batch.urgent:
+        """What is told when *batch* has its outcome, or was moved; None: it has.  It doesn't linger
+        meanwhile."""
+        if batch.outcome is None and batch.moved is None and not batch.urgent:
             self.session.hurry(batch)
             self.pump()
-        return None if batch.outcome is not None else self._waiting.setdefault(batch, News())
+        if batch.outcome is not None or batch.moved is not None:
+            return None
+        return self._waiting.setdefault(batch, News())
+
+    @property
+    def topic_info(self) -> TopicInfo | None:
+        """The last description by which it looked for the leader."""
+        return self._route.info
+
+    def supersede(self) -> None:
+        """A later generation of the topic is in force: see `ProducerSession.supersede`."""
+        self.session.supersede()
+        self.pump()
+
+    def moved(self, batch: Batch) -> None:
+        """The messages of *batch* are in other batches now, whose senders have them."""
+        if (waiting := self._waiting.pop(batch, None)) is not None:
+            waiting.tell()
 
     def close(self, why: OctopiError) -> None:
         """Settle everything now; later answers are ignored."""
@@ -211,6 +239,8 @@ class LogSender:
         if wake_at < self._wakes_at:
             self._wakes_at = wake_at
             self._shared.timers.set(wake_at, self._wake)
+        if session.is_drained and not self._is_closed:
+            self._shared.on_drained(self)
 
     def _send(self, send: Send) -> None:
         connection = self._connection
@@ -294,6 +324,7 @@ class LogSender:
             ),
             ProducerDescription,
             passes=may_pass_at_a_leader,
+            follows_generations=True,
         )
         if found.epoch is None:
             raise ProtocolError("the leader did not say which epoch it has begun")
@@ -323,7 +354,9 @@ class LogSender:
             await self._back_off()
         while not self.session.is_empty:
             try:
-                place = await self._route.find(create=self._shared.create_topics)
+                place = await self._route.find(
+                    create=self._shared.create_topics, generation=self.session.generation
+                )
                 self._address, self._epoch = place.address, place.epoch
                 suspicion = RequestSuspicion(self._clock)
                 async with self._cluster.leader_check.unless_replaced(
@@ -339,7 +372,9 @@ class LogSender:
             else:
                 if self._tracer is not None:
                     self._tracer.found(place.address)
-                self.session.connected()
+                if place.generation > self.session.generation:
+                    self.session.supersede()
+                self.session.connected(place.generation)
                 break
         self._is_finding = False
         self.pump()

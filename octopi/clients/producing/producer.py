@@ -21,12 +21,12 @@ from octopi.clients.producing.arguments import (
 from octopi.clients.producing.effects import Settled
 from octopi.clients.producing.lent_sessions import LentSessions
 from octopi.clients.producing.load import ProducerLoad
-from octopi.clients.producing.log_sender import LogSender, SharedBySenders
+from octopi.clients.producing.log_sender import SharedBySenders
 from octopi.clients.producing.producer_options import ProducerOptions
 from octopi.clients.producing.producer_session import ProducerSession
-from octopi.clients.producing.receipts import PendingReceipt, Receipt
+from octopi.clients.producing.receipts import PendingReceipt, Receipt, wait_settled
 from octopi.clients.producing.session_options import SessionOptions
-from octopi.clients.producing.topic_route import TopicRoute
+from octopi.clients.producing.topic_routes import TopicRoutes
 from octopi.clients.producing.unreported_failures import UnreportedFailures
 from octopi.conditions import Condition
 from octopi.errors import (
@@ -37,9 +37,8 @@ from octopi.errors import (
     ProducerFencedError,
     RefusedError,
 )
-from octopi.identifiers import PartitionId, ProducerId, topic_name
+from octopi.identifiers import ProducerId
 from octopi.record import NO_HEADERS, PRODUCER_ID_BYTES, check_values, producer_id_of
-from octopi.retry import may_pass, retry
 from octopi.timers import TimerQueue
 from octopi.wire.messages import TopicInfo
 
@@ -73,8 +72,6 @@ class Producer:
             if options.name is None
             else producer_id_of("producer", options.name)
         )
-        self._senders: dict[tuple[str, int], LogSender] = {}
-        self._routes: dict[str, TopicRoute] = {}
         self._buffered_bytes = 0
         self.acknowledged_count: int = 0
         """The number of messages that are known to be committed."""
@@ -88,10 +85,16 @@ class Producer:
             timers=TimerQueue(environment.clock, nursery),
             create_topics=options.create_topics,
             on_settled=self._settled,
-            on_topic_described=self._topic_described,
+            on_topic_described=lambda info: self._topics.described(info),
+            on_drained=lambda sender: self._topics.drained(sender),
             on_fenced=self._fenced,
             saw_failure=self._unreported.saw,
         )
+        self._topics = TopicRoutes(cluster, self._shared, options, self._new_session)
+        self._routes = self._topics.known
+        self._senders = self._topics.senders
+        self.first_place = self._topics.first_place
+        """Of a topic: with which of its partitions to begin."""
         self.lent = LentSessions(cluster, self._shared, self._session_options, self._took)
         """Sessions that others drive, until they give them away."""
 
@@ -259,7 +262,7 @@ class Producer:
             sender.pump()
         for sender in list(self._senders.values()):
             for batch in sender.session.unsettled:
-                await sender.wait_settled(batch)
+                await wait_settled(sender, batch)
         await self.lent.settled()
         self._unreported.report()
         if isinstance(self._closed_by, ProducerFencedError):
@@ -291,7 +294,13 @@ class Producer:
             check_one_log(route.info, key, partition)
         sender = route.sender_for(key, partition)
         batch = sender.take(
-            value, key, headers or NO_HEADERS, timestamp_ms, urgent=urgent, condition=condition
+            value,
+            key,
+            headers or NO_HEADERS,
+            timestamp_ms,
+            urgent=urgent,
+            condition=condition,
+            pinned=partition is not None,
         )
         if partition is None and key is None:
             route.sticky_batch = batch
@@ -317,7 +326,11 @@ class Producer:
         timestamp_ms = self.wall_ms() if timestamp is None else milliseconds(timestamp)
         sender = route.sender_for(None, partition)
         batch, count, size_bytes = sender.take_many(
-            values, begin, headers or NO_HEADERS, timestamp_ms
+            values,
+            begin,
+            headers or NO_HEADERS,
+            timestamp_ms,
+            pinned=partition is not None,
         )
         if partition is None:
             route.sticky_batch = batch
@@ -344,7 +357,7 @@ class Producer:
         self.check_open()
         while topic not in self._routes or self._is_full:
             if topic not in self._routes:
-                await self._find_route(topic)
+                await self._topics.find(topic)
             else:
                 await self._wait_for_room(topic)
             self.check_open()
@@ -365,49 +378,14 @@ class Producer:
                 f"for {timeout_s:g} s"
             )
 
-    async def _find_route(self, topic: str) -> None:
-        name = topic_name(topic)
-        create = self._options.create_topics
-        try:
-            info = await retry(
-                self._environment,
-                self._options.delivery_timeout_s,
-                f"find topic {name}",
-                lambda: self._cluster.lookup.topic(name, create=create),
-            )
-        except OctopiError as error:
-            if may_pass(error):
-                raise NotDeliveredError(str(error)) from error
-            raise
-        self.check_open()
-        if topic not in self._routes:
-            senders = [self._sender(info, one.partition) for one in info.partitions]
-            self._routes[topic] = TopicRoute(info, senders, self.first_place(info))
-
-    def _sender(self, info: TopicInfo, partition: int) -> LogSender:
-        name = topic_name(info.topic)
-        known = self._senders.get((name, partition))
-        if known is not None:
-            return known
-        sender = LogSender(
-            self._cluster,
-            self._shared,
-            name,
-            PartitionId(partition),
-            ProducerSession(
-                f"{name}/{partition}",
-                self._producer_id,
-                self._session_options,
-                is_named=self._options.name is not None,
-                load=self._load,
-            ),
+    def _new_session(self, log: str) -> ProducerSession:
+        return ProducerSession(
+            log,
+            self._producer_id,
+            self._session_options,
+            is_named=self._options.name is not None,
+            load=self._load,
         )
-        self._senders[name, partition] = sender
-        return sender
-
-    def first_place(self, info: TopicInfo) -> int:
-        """With which of its partitions to begin."""
-        return int(self._environment.randomness.random() * len(info.partitions))
 
     def description(self, topic: str) -> TopicInfo | None:
         """The topic as messages are routed now; None: it is not known (any more)."""
@@ -443,15 +421,6 @@ class Producer:
             self._room.unpark_all()
         if self._load.is_saturated and self._buffered_bytes < self._options.buffer_bytes // 2:
             self._load.is_saturated = False
-
-    def _topic_described(self, info: TopicInfo) -> None:
-        """The register described the topic again: if its partitions have changed, drop its
-        route, so that the next message makes a new one."""
-        route = self._routes.get(info.topic)
-        if route is not None:
-            before = [one.partition for one in route.info.partitions]
-            if before != [one.partition for one in info.partitions]:
-                del self._routes[info.topic]
 
     # --- the end -----------------------------------------------------------------------
 

@@ -32,6 +32,14 @@ batch behind it may still be delivered, because the broker appends that one only
 with the sequences before it.  When only such batches are left they are dropped, and the next batch
 begins a new epoch, which fences every copy of them.
 
+**Generations.**  A topic that gets other partitions is in another generation
+(`octopi.coordination.generations`).  The log's leader refuses what was chosen by the former one:
+`supersede`.  What was sent is settled *there*, stored or certainly not, before anything goes to
+another log: so no message is stored twice, and a key's messages keep their order.  A refusal says
+*certainly not* only if the leader was named by a register that had the later generation in force.
+Before that the seal of the log may be lost with its leader, and the next one could take a copy that
+is still on its way.  Then `take_waiting` has what is left, in order.
+
 **Named producers.**  Another life of the producer may choose epochs, too, so a named producer never
 chooses one: `BeginEpoch` has the leader begin each epoch, the first one as well.  Batches wait
 until `began` tells its number.
@@ -40,8 +48,6 @@ until `began` tells its number.
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Mapping
 
 from octopi.clients.producing.batches import Batch, Stored, check_batches, refutation, verdict
 from octopi.clients.producing.effects import (
@@ -54,9 +60,9 @@ from octopi.clients.producing.effects import (
     Settled,
 )
 from octopi.clients.producing.load import ProducerLoad
+from octopi.clients.producing.message_intake import MessageIntake
 from octopi.clients.producing.session_options import SessionOptions
 from octopi.clients.suspicion import SilenceTimer
-from octopi.conditions import Condition
 from octopi.errors import (
     ConnectionLostError,
     DeliveryError,
@@ -67,11 +73,10 @@ from octopi.errors import (
     Status,
 )
 from octopi.identifiers import ProducerEpoch, ProducerId, Sequence
-from octopi.limits import LEADER_SILENCE_S, RECORDS_PER_PRODUCE_MAX
-from octopi.record import STRUCTURED_BYTES_MIN
+from octopi.limits import LEADER_SILENCE_S
 
 
-class ProducerSession:
+class ProducerSession(MessageIntake):
     """The messages of one producer for one log, from `add` to their outcome.
 
     Invariants: unanswered batches have growing sequences in the current epoch and come
@@ -89,14 +94,16 @@ class ProducerSession:
         load: ProducerLoad | None = None,
     ) -> None:
         """*load*: that of the producer, if it has other sessions, too."""
+        super().__init__(options, load)
         self._log = log
-        self._load = load or ProducerLoad()
         self._is_named = is_named
         self.producer_id = producer_id
-        self._options = options
-        self._maybe_full_bytes = min(
-            options.batch_bytes, RECORDS_PER_PRODUCE_MAX * STRUCTURED_BYTES_MIN
-        )
+        self.generation = 1
+        """The generation of the topic by which the log was chosen."""
+        self._is_superseded = False
+        """Whether a later one is in force."""
+        self._is_settling = False
+        """Whether the connection's broker has all that the generation has in the log."""
         self._epoch = 0
         self._has_epoch = not is_named
         """Whether this life has begun an epoch."""
@@ -105,9 +112,6 @@ class ProducerSession:
         self._next_sequence = 0
         self._epoch_over = is_named
         """Whether the next batch begins a new epoch, as soon as no batch is unanswered."""
-        self._unanswered: deque[Batch] = deque()
-        self._waiting: deque[Batch] = deque()
-        self._open: Batch | None = None
         self._connected = False
         self._has_heard = False
         self._last_received_at = -math.inf
@@ -117,109 +121,17 @@ class ProducerSession:
         self._last_error: OctopiError | None = None
         """The newest error, for the text of time-outs."""
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the session has no batches, neither waiting nor unanswered."""
-        return not self._unanswered and not self._waiting
-
-    @property
-    def open_batch(self) -> Batch | None:
-        """The batch that takes the next message, if there is one."""
-        return self._open
-
-    @property
-    def unsettled(self) -> list[Batch]:
-        """The batches without an outcome, oldest first."""
-        return [batch for batch in [*self._unanswered, *self._waiting] if batch.outcome is None]
-
-    # --- what the program does ---------------------------------------------------------
-
-    def add(
-        self,
-        value: bytes,
-        key: bytes | None,
-        headers: Mapping[str, bytes],
-        timestamp_ms: int,
-        now: float,
-        condition: Condition | None = None,
-    ) -> Batch:
-        """Take a message; return its batch, whose last one it is; with a *condition* the only one.
-
-        Raises:
-          MalformedRecordError: if the message doesn't fit the record format; it isn't taken.
-        """
-        batch = self._open or Batch(now + self._options.delivery_timeout_s, now)
-        if condition is not None:
-            batch = Batch(now + self._options.delivery_timeout_s, now, condition=condition)
-        batch.last_position = batch.builder.add(value, key, headers, timestamp_ms)
-        if batch is not self._open:
-            self.seal()
-            self._begin(batch)
-            if condition is not None:
-                self.seal()
-        self._seal_if_full(batch)
-        return batch
-
-    def add_many(
-        self,
-        values: list[bytes],
-        begin: int,
-        headers: Mapping[str, bytes],
-        timestamp_ms: int,
-        now: float,
-    ) -> tuple[Batch, int]:
-        """Take messages without keys, from ``values[begin]`` on, as many as the batch holds; return
-        the batch and their number.  `octopi.record.check_values` must have accepted the values.
-
-        Raises:
-          MalformedRecordError: if headers or time stamp don't fit; none is taken.
-        """
-        batch = self._open or Batch(now + self._options.delivery_timeout_s, now)
-        count = batch.builder.add_many(
-            values,
-            begin,
-            headers,
-            timestamp_ms,
-            size_bytes_max=self._load.full_bytes(self._options, bool(self._unanswered)),
-            count_max=RECORDS_PER_PRODUCE_MAX,
-        )
-        if batch is not self._open:
-            self._begin(batch)
-        self._seal_if_full(batch)
-        return batch, count
-
-    def _seal_if_full(self, batch: Batch) -> None:
-        size_bytes = batch.builder.size_bytes
-        # This runs for each message, so it counts records only where they could be too many.
-        if size_bytes >= self._maybe_full_bytes and (
-            size_bytes >= self._load.full_bytes(self._options, bool(self._unanswered))
-            or len(batch.builder) >= RECORDS_PER_PRODUCE_MAX
-        ):
-            self.seal()
-
-    def _begin(self, batch: Batch) -> None:
-        """*batch* has its first message."""
-        self._waiting.append(batch)
-        self._open = batch
-        self._load.open_count += 1
-
-    def seal(self) -> None:
-        """Close the open batch, if any, so that it is sent without waiting for more."""
-        if self._open is not None:
-            self._open.sealed = True
-            self._open = None
-            self._load.open_count -= 1
-
-    def hurry(self, batch: Batch) -> None:
-        """A task awaits a receipt of *batch*: it doesn't linger while no batch is unanswered."""
-        batch.urgent = True
-
     # --- epochs of a named producer ------------------------------------------------------
 
     @property
     def needs_first_epoch(self) -> bool:
         """Whether the producer is named and has no epoch in this log yet."""
         return not self._has_epoch
+
+    def begin_life(self) -> None:
+        """Begin the first epoch of a named producer before it is needed: the earlier life ends."""
+        if not self._has_epoch and not self._is_beginning:
+            self._begin_epoch()
 
     def began(self, epoch: ProducerEpoch) -> None:
         """The leader has begun *epoch*, for this life."""
@@ -235,9 +147,11 @@ class ProducerSession:
 
     # --- what the connection does ------------------------------------------------------
 
-    def connected(self) -> None:
-        """There is a connection to the leader, and no copy of a batch is on its way there."""
+    def connected(self, generation: int = 0) -> None:
+        """There is a connection to the leader, and no copy of a batch is on its way there.
+        *generation*: that of the topic which was in force when the register named this leader."""
         self._connected = True
+        self._is_settling = generation > self.generation
 
     def disconnected(self, why: OctopiError, *, address: str = "", silent: bool = False) -> None:
         """The connection ended, or its broker can't be used: it is unknown whether the copies on
@@ -297,6 +211,8 @@ class ProducerSession:
                 batch.first_sequence != 0 and not batch.maybe_stored
             ):
                 self._start_over(batch)
+            case Status.STALE_ROUTE if self._is_settling:
+                self._start_over(batch)
             case _ if why.retryable or why.meaning.look_up:
                 self.disconnected(why, address=why.address)
             case _:
@@ -311,6 +227,44 @@ class ProducerSession:
             batch.drop_messages()
         self._waiting.clear()
         self.seal()
+
+    # --- generations of the topic --------------------------------------------------------
+
+    def supersede(self) -> None:
+        """A later generation of the topic is in force: send only what was sent before."""
+        self.seal()
+        self._is_superseded = True
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether a later generation is in force, and all that was sent by this one is stored or
+        certainly not."""
+        return self._is_superseded and not self._unanswered
+
+    def take_waiting(self) -> list[Batch]:
+        """Give away the batches of a drained session, oldest first."""
+        assert self.is_drained, "what was sent is settled where it was sent"
+        taken = list(self._waiting)
+        self._waiting.clear()
+        return taken
+
+    def go_on(self, generation: int) -> None:
+        """The log is part of *generation*, and takes its messages."""
+        assert self.is_empty or generation == self.generation, "the former generation has ended"
+        self.generation, self._is_superseded = generation, False
+        self._is_settling = False
+
+    def put(self, batch: Batch) -> None:
+        """Take a *batch* that was to go to another log, or by another generation."""
+        self.seal()
+        last = [*self._unanswered, *self._waiting][-1:]
+        batch.deadline = max([batch.deadline, *(one.deadline for one in last)])
+        self._waiting.append(batch)
+
+    def reject(self, batch: Batch, error: DeliveryError) -> None:
+        """A *batch* that was given away has no other log."""
+        self._settle(batch, error)
+        batch.drop_messages()
 
     # --- time --------------------------------------------------------------------------
 
@@ -363,6 +317,8 @@ class ProducerSession:
 
     def _has_room(self) -> bool:
         """Whether a waiting batch may be given sequences now."""
+        if self._is_superseded:
+            return False
         if self._epoch_over:
             return not self._unanswered and not self._is_beginning
         if self._unanswered and (self._waiting[0].condition or self._unanswered[0].condition):
@@ -409,7 +365,7 @@ class ProducerSession:
         batch.sent_at = now
         epoch = ProducerEpoch(self._epoch)
         records = batch.builder.encode(self.producer_id, epoch, batch.first_sequence)
-        self._effects.append(Send(batch, batch.attempt, records, epoch))
+        self._effects.append(Send(batch, batch.attempt, records, epoch, self.generation))
 
     def _expire(self, now: float) -> None:
         while self._unanswered:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import trio
 
 from octopi.clients.news import News
-from octopi.clients.producing.batches import Batch, Stored
+from octopi.clients.producing.batches import Batch, BatchLog, Stored
 from octopi.errors import DeliveryError
 from octopi.identifiers import Epoch, Offset, PartitionId, TimestampMs, TopicName
 from octopi.relay.message_ids import MessageId, id_behind
@@ -45,17 +45,11 @@ class Receipt(NamedTuple):
         return _UNIX_ZERO + timedelta(milliseconds=self.timestamp_ms)
 
 
-class SettlingLog(Protocol):
+class SettlingLog(BatchLog, Protocol):
     """The interface of a log's sender for pending receipts."""
 
-    topic: TopicName
-    partition: PartitionId
-
-    async def wait_settled(self, batch: Batch) -> None:
-        """Return when *batch* has its outcome."""
-
     def settling(self, batch: Batch) -> News | None:
-        """What is told when *batch* has its outcome; None: it has."""
+        """What is told when *batch* has its outcome, or its messages were moved; None: it has."""
 
     @property
     def saw_failure(self) -> Callable[[Batch], None]:
@@ -90,6 +84,7 @@ class PendingReceipt:
     @property
     def is_settled(self) -> bool:
         """Whether the outcome is known, so that awaiting it doesn't wait."""
+        self._follow()
         return self._batch.outcome is not None
 
     async def receipt(self) -> Receipt:
@@ -99,17 +94,26 @@ class PendingReceipt:
           NotDeliveredError: the message is certainly not stored.
           OutcomeUnknownError: it may or may not be stored.
         """
-        if self._batch.outcome is None:
-            await self._log.wait_settled(self._batch)
-        else:
+        if self.is_settled:
             await trio.lowlevel.checkpoint()
+        while not self.is_settled:
+            await self._log.wait_settled(self._batch)
         return self._receipt()
 
     async def receipt_by(self, wait: Callable[[News], Awaitable[None]]) -> Receipt:
         """`receipt`, where *wait* waits for news, in whatever event loop."""
-        while (settling := self._log.settling(self._batch)) is not None:
-            await wait(settling)
+        while not self.is_settled:
+            if (settling := self._log.settling(self._batch)) is not None:
+                await wait(settling)
         return self._receipt()
+
+    def _follow(self) -> None:
+        """The message may be in another batch by now."""
+        while (moved := self._batch.moved) is not None:
+            to = moved[self._number]
+            self._log = cast(SettlingLog, to.log)
+            self._batch, self._number = to.batch, to.number
+            self._start, self._end = to.start, to.end
 
     def _receipt(self) -> Receipt:
         outcome = self._batch.outcome
@@ -137,4 +141,13 @@ class PendingReceipt:
 
 def batch_of(pending: PendingReceipt) -> Batch:
     """The messages with which that of *pending* is stored, or fails."""
+    pending._follow()
     return pending._batch
+
+
+async def wait_settled(log: BatchLog, batch: Batch) -> None:
+    """Return when all messages that were in *batch* have an outcome."""
+    while batch.outcome is None and batch.moved is None:
+        await log.wait_settled(batch)
+    for to in {id(one.batch): one for one in batch.moved or []}.values():
+        await wait_settled(to.log, to.batch)

@@ -6,7 +6,24 @@ from octopi.clients.leader_lookup import partition_of
 from octopi.clients.producing.batches import Batch
 from octopi.clients.producing.log_sender import LogSender
 from octopi.clients.producing.partitioner import StickyPartitioner, place_for_key
+from octopi.errors import RefusedError, Status
 from octopi.wire.messages import TopicInfo
+
+
+def check_partition(info: TopicInfo, partition: int) -> None:
+    """Check that a topic takes messages in *partition*.
+
+    Raises:
+      RefusedError: UNKNOWN_PARTITION, if it doesn't.
+    """
+    if any(one.partition == partition for one in info.sealed_partitions):
+        has = ", ".join(str(one.partition) for one in info.partitions)
+        raise RefusedError(
+            f"topic {info.topic} takes no more messages in partition {partition}: it got other "
+            f"partitions, {has}; name one of them, or give a key instead",
+            Status.UNKNOWN_PARTITION,
+        )
+    partition_of(info, partition)
 
 
 class TopicRoute:
@@ -32,7 +49,7 @@ class TopicRoute:
         """
         if partition is not None:
             if partition not in self.places:
-                partition_of(self.info, partition)  # raises, and names the topic's partitions
+                check_partition(self.info, partition)
             return self.senders[self.places[partition]]
         if key is not None:
             return self.senders[place_for_key(key, len(self.senders))]

@@ -17,6 +17,7 @@ from octopi.replication.effects import CommitReceipt, Refusal
 from octopi.replication.internal_log import EncodedEntry, seal_entry
 from octopi.roles.broker.internal_logs import NOT_LED, InternalLogs
 from octopi.roles.broker.local_log import LocalLog
+from octopi.tracing import generations as steps
 from octopi.wire.messages import SealTopic, TopicSealed
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ class Sealing:
         log, internal = replica.logs.get(topic_id), replica.logs.get(_INTERNAL)
         if log is None or internal is None:
             raise NotReadyError("the log is not made yet")
+        place = log.topic.topic, order.topic_id, partition, order.generation
+        if (trace := self._environment.trace) is not None:
+            trace(steps.V2Sealing(*place))
         await self._append(replica, log, order)
         end = log.state.end
         # A seal that another order appended may not be committed yet.
@@ -80,6 +84,8 @@ class Sealing:
         await self._internal.committed(partition, log, end)
         if replica.machine.leader is not leader or not replica.leads:
             raise NotLeaderError(NOT_LED)
+        if (trace := self._environment.trace) is not None:
+            trace(steps.V2Sealed(*place, end))
         return TopicSealed(order.request, order.epoch, end)
 
     async def _append(self, replica: ReplicaDriver, log: LocalLog, order: SealTopic) -> None:

@@ -1,8 +1,6 @@
 """Brings generations of topics into force: has brokers make logs and seal others, and tells them.
 
-`octopi.coordination.generations` says what comes when.  No client and no command can order a
-generation yet: consumers have to read sealed logs to their ends before others, and producers have
-to name the generation that they go by.
+`octopi.coordination.generations` says what comes when.
 """
 
 from __future__ import annotations
@@ -100,6 +98,7 @@ class Generations:
         self._check_holders(decision)
         self._decisions.persist(decision)
         growing = self._begin(decision.topic)
+        await self._decisions.durable(decision)
         await growing.is_over.wait()
         await self._decisions.durable()
         topic = self._controller.topics.of_id(decision.topic.topic_id)
@@ -208,13 +207,14 @@ class Generations:
                         TopicId(growing.growth.topic_id), growing.growth.number, state, ends
                     )
                     self._decisions.persist(decision)
-                    growing.tasks.start_soon(self._advanced, growing, decision.topic, state)
+                    growing.tasks.start_soon(self._advanced, growing, decision, state)
 
     async def _advanced(
-        self, growing: _Growing, topic: TopicRecord, state: GenerationState
+        self, growing: _Growing, decision: GenerationDecision, state: GenerationState
     ) -> None:
         """Go on when the next state is durable."""
-        await self._decisions.durable()
+        await self._decisions.durable(decision)
+        topic = decision.topic
         _log.info(
             "generation",
             topic=topic.topic,

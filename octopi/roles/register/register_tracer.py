@@ -15,6 +15,7 @@ from octopi.coordination.admission import Admission
 from octopi.coordination.decisions import (
     Decision,
     EpochDecision,
+    GenerationDecision,
     InSyncDecision,
     LeaderDecision,
     TopicAlterationDecision,
@@ -185,6 +186,11 @@ def edges_of_decision(decision: Decision) -> Edges:
         case TopicAlterationDecision(topic) if decision.entries:
             altered = topic.topic, topic.topic_id, topic.options
             return [steps.T8Altering(*altered)], [steps.T8Altered(*altered)]
+        case GenerationDecision(topic):
+            newest = topic.generations[-1]
+            partitions = list(newest.partitions)
+            told = topic.topic, topic.topic_id, partitions, newest.number, newest.state
+            return [steps.V1Deciding(*told)], [steps.V1Decided(*told)]
         case TopicDeletionDecision(topic):
             deleted = topic.topic, topic.topic_id
             return [steps.T5Deleting(*deleted)], [steps.T5Deleted(*deleted)]

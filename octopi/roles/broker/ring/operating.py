@@ -66,6 +66,13 @@ class RingOperations:
                     "broker that is to have fewer, have it leave, or start another one",
                     Status.INVALID_OPTION,
                 )
+            case m.GrowTopic() | m.MoveTopic():
+                raise RefusedError(
+                    "a cluster without a register keeps the partitions that a topic was created "
+                    "with: create another topic with more partitions, or have registers decide "
+                    "(`octopi-node cluster to-registers --help`)",
+                    Status.INVALID_OPTION,
+                )
             case _:
                 raise RefusedError(
                     "a cluster without a register does not carry out "

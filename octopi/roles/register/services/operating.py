@@ -6,9 +6,10 @@ from functools import partial
 
 from octopi.coordination.recovery_answers import led_answer
 from octopi.errors import NotReadyError, RefusedError, Status
-from octopi.identifiers import BrokerId
+from octopi.identifiers import BrokerId, PartitionId
 from octopi.limits import ACCEPTANCES_WAIT_S, RECONNECT_GRACE_S
 from octopi.logger import get_logger
+from octopi.roles.earlier_clients import described_to
 from octopi.roles.register.operator_recovery import OperatorRecovery
 from octopi.roles.register.services.context import RegisterContext
 from octopi.transport.services import Service
@@ -24,6 +25,8 @@ _Order = (
     | m.MoveReplica
     | m.RemoveBroker
     | m.SetRelays
+    | m.GrowTopic
+    | m.MoveTopic
 )
 
 
@@ -41,6 +44,8 @@ class OperatingService(Service):
                 m.MoveReplica: self._start,
                 m.RemoveBroker: self._start,
                 m.SetRelays: self._start,
+                m.GrowTopic: self._start,
+                m.MoveTopic: self._start,
                 m.HandOverToRing: self._start,
                 m.HandOverToRegisters: self._start,
             }
@@ -67,6 +72,9 @@ class OperatingService(Service):
         if isinstance(message, m.HandOverToRegisters):  # it is so already
             self._connection.post(self._progress(message))
             return
+        if isinstance(message, m.GrowTopic | m.MoveTopic):
+            self._connection.post(await self._with_other_partitions(message))
+            return
         rebalancing = self._node.rebalancing
         match message:
             case m.DrainBroker(broker=broker):
@@ -80,6 +88,19 @@ class OperatingService(Service):
             case m.SetRelays(partition=partition, members=members):
                 await self._node.relay_sets.change(partition, members)
         self._connection.post(m.Done(message.request))
+
+    async def _with_other_partitions(
+        self, message: m.GrowTopic | m.MoveTopic
+    ) -> m.TopicDescription:
+        """Bring another generation of a topic into force."""
+        generations = self._node.generations
+        match message:
+            case m.GrowTopic(topic=name, partition_count=count):
+                topic = await generations.grow(name, count)
+            case m.MoveTopic(topic=name, partition=partition):
+                topic = await generations.move(name, PartitionId(partition))
+        info = described_to(self._connection.version, self._node.topics.info(topic))
+        return m.TopicDescription(message.request, info)
 
     def _progress(self, message: m.HandOverToRegisters) -> m.RegistersProgress:
         """Which brokers have come."""
