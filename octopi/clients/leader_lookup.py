@@ -40,7 +40,7 @@ class _Known:
     def learn(self, info: TopicInfo) -> None:
         """Store an answer of the register."""
         self.info, self.kind = info, info.kind
-        for place in info.partitions:
+        for place in (*info.partitions, *info.sealed_partitions):
             if found := [one for one in (*place.readers, place.leader_address) if one]:
                 self.addresses[place.partition] = found
 
@@ -73,8 +73,8 @@ class LeaderLookup:
         *follows_generations*: the caller can handle a topic of several generations.
 
         Raises:
-          RefusedError: UNSUPPORTED_VERSION, if the topic has several generations, and the caller can't
-            follow them.
+          RefusedError: UNSUPPORTED_VERSION, if the topic has several generations, and the caller
+              can't follow them.
           OctopiError: any error of the request to the register.
         """
         known = self._topics.setdefault(name, _Known())
@@ -125,9 +125,10 @@ class LeaderLookup:
                     self._failed_at = self._clock.now()
                     raise
                 self._places.update(
-                    ((info.kind, one.partition), (asked_at, one)) for one in info.partitions
+                    ((info.kind, one.partition), (asked_at, one))
+                    for one in (*info.partitions, *info.sealed_partitions)
                 )
-                place = partition_of(info, partition)
+                place = place_of(info, partition)
         return place
 
     def remember(self, info: TopicInfo) -> None:
@@ -142,8 +143,8 @@ class LeaderLookup:
 
 
 def require_one_generation(info: TopicInfo) -> None:
-    """Check that the list of partitions says where the topic's messages are.  Clients don't follow
-    generations yet, and would read and write in the wrong order.
+    """Check that the list of partitions says where the topic's messages are.  Callers that don't
+    follow generations would read and write in the wrong order.
 
     Raises:
       RefusedError: UNSUPPORTED_VERSION, if the topic got other partitions while it was in use.
@@ -157,8 +158,20 @@ def require_one_generation(info: TopicInfo) -> None:
         )
 
 
+def place_of(info: TopicInfo, partition: int) -> PartitionInfo:
+    """The description of *partition* in that of the topic, also if it only has a sealed log.
+
+    Raises:
+      RefusedError: UNKNOWN_PARTITION, if the topic doesn't have it.
+    """
+    for one in info.sealed_partitions:
+        if one.partition == partition:
+            return one
+    return partition_of(info, partition)
+
+
 def partition_of(info: TopicInfo, partition: int) -> PartitionInfo:
-    """The description of *partition* in that of the topic.
+    """The description of *partition*, which takes messages of the topic.
 
     Raises:
       RefusedError: UNKNOWN_PARTITION, if the topic doesn't have it.
@@ -179,7 +192,7 @@ def leader_address(info: TopicInfo, partition: int) -> str:
       RefusedError: UNKNOWN_PARTITION, if the topic doesn't have it.
       NotReadyError: if no broker leads it now.
     """
-    place = partition_of(info, partition)
+    place = place_of(info, partition)
     if place.leader is None or not place.leader_address:
         raise NotReadyError(f"no broker leads partition {partition} of {info.topic} now")
     return place.leader_address
@@ -192,7 +205,7 @@ def reader_addresses(info: TopicInfo, partition: int) -> list[str]:
       RefusedError: UNKNOWN_PARTITION, if the topic doesn't have it.
       NotReadyError: if no broker serves it now.
     """
-    place = partition_of(info, partition)
+    place = place_of(info, partition)
     addresses = list(place.readers)
     if place.leader_address and place.leader_address not in addresses:
         addresses.append(place.leader_address)

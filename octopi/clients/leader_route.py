@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from octopi.clients.leader_lookup import LeaderLookup, leader_address, partition_of
+from octopi.clients.leader_lookup import LeaderLookup, leader_address, place_of
 from octopi.errors import (
     ConnectionLostError,
     NotReadyError,
@@ -55,8 +55,12 @@ class LeaderRoute:
         topic: TopicName,
         partition: PartitionId,
         on_described: Callable[[TopicInfo], None] = lambda info: None,
+        *,
+        follows_generations: bool = False,
     ) -> None:
-        """*on_described* is called with what the register says of the topic."""
+        """*on_described* is called with what the register says of the topic.
+        *follows_generations*: see `LeaderLookup.topic`."""
+        self._follows_generations = follows_generations
         self._on_described = on_described
         self._lookup = lookup
         self._topic = topic
@@ -139,7 +143,12 @@ class LeaderRoute:
         if address := self.take_told():
             return LeaderCandidate(address, self._epoch)
         try:
-            info = await self._lookup.topic(self._topic, create=create, other_than=self._info)
+            info = await self._lookup.topic(
+                self._topic,
+                create=create,
+                other_than=self._info,
+                follows_generations=self._follows_generations,
+            )
         except (UnreachableError, ConnectionLostError, NotReadyError):
             # The register is away, or a broker that passes questions on can't reach it.
             self.looked_up()
@@ -154,7 +163,7 @@ class LeaderRoute:
         self._info = info
         self._on_described(info)
         self._brokers.clear()
-        epoch = partition_of(info, self._partition).epoch
+        epoch = place_of(info, self._partition).epoch
         self.looked_up(epoch)
         address = leader_address(info, self._partition)
         self._tried.add(address)

@@ -165,7 +165,7 @@ class RequestRouter:
     def _learn(self, answer: object) -> None:
         """Remember where brokers are."""
         if isinstance(answer, TopicDescription):
-            for place in answer.topic.partitions:
+            for place in (*answer.topic.partitions, *answer.topic.sealed_partitions):
                 self._entrances.learn(place.readers)
         elif isinstance(answer, ClusterDescription):
             self._entrances.learn(one.address for one in answer.brokers if one.live)
@@ -218,10 +218,12 @@ class RequestRouter:
         expected: type[_T],
         wait_s: float = 0.0,
         passes: Callable[[OctopiError], bool] = may_pass,
+        *,
+        follows_generations: bool = False,
     ) -> _T:
         """Ask the leader of a log, which may wait for *wait_s* before it answers, again after
-        errors that can pass."""
-        route = LeaderRoute(self.lookup, topic, partition)
+        errors that can pass.  *follows_generations*: see `LeaderLookup.topic`."""
+        route = LeaderRoute(self.lookup, topic, partition, follows_generations=follows_generations)
 
         async def attempt() -> _T:
             place = await route.find()
@@ -262,6 +264,7 @@ class RequestRouter:
             partition,
             lambda request: FindOffset(request, topic, partition, at, number, identity),
             FoundOffset,
+            follows_generations=True,  # a place in one log is the same by any list of them
         )
 
     async def describe_topic(self, topic: TopicName, *, create: bool = False) -> TopicInfo:

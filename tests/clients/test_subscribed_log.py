@@ -125,7 +125,7 @@ class Reader:
         self.listener.take_chunk(cast("LogSubscriber", self), chunk)
 
     def end(self, error: OctopiError) -> None:
-        self.listener.take_end(error)
+        self.listener.take_end(cast("LogSubscriber", self), error)
         self._ended.set()
 
 

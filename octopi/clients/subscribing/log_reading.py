@@ -170,7 +170,7 @@ class RestartableReading:
         """See `octopi.clients.consuming.log_subscriber.SubscriberListener`."""
         raise AssertionError("forks are errors here")
 
-    def take_end(self, why: OctopiError | None) -> None:
+    def take_end(self, subscriber: LogSubscriber, why: OctopiError | None) -> None:
         """See `octopi.clients.consuming.log_subscriber.SubscriberListener`."""
         assert why is not None, "the reading has no end"
         if self._scope.cancel_called:
