@@ -104,6 +104,7 @@ class Reader:
         session: ConsumerSession,
         options: object,
         listener: SubscriberListener,
+        generation: int = 0,
     ) -> None:
         self.session = session
         self.listener = listener

@@ -172,12 +172,41 @@ async def read_from_an_early_token(topic: Topic, client: Client, got: Got) -> No
             take(got, message)
 
 
+async def read_as_a_group(topic: Topic, client: Client, got: Got) -> None:
+    """Two members of a durable subscription; the second one comes later."""
+
+    async def member(wait_s: float) -> None:
+        await topic.cluster.sleep(wait_s)
+        async with client.subscription("orders", "billing", mode="failover") as orders:
+            async for message in orders:
+                take(got, message)
+                if len(set(got)) == COUNT:
+                    await orders.commit()
+                    members.cancel_scope.cancel()
+
+    async with trio.open_nursery() as members:
+        for wait_s in (0.0, 0.8):
+            members.start_soon(member, wait_s)
+
+
+async def read_exclusively(topic: Topic, client: Client, got: Got) -> None:
+    """A member that comes again and again."""
+    while len(set(got)) < COUNT:
+        async with client.subscription("orders", "audit", mode="exclusive") as orders:
+            for _ in range(min(20, COUNT - len(set(got)))):
+                take(got, await anext(orders))
+
+
+AT_LEAST_ONCE: list[Reader] = [read_as_a_group, read_exclusively]
+"""They may be handed out messages again where a leader was killed."""
+
 READERS: list[Reader] = [
     read_live,
     read_slowly,
     read_in_batches_of_a_pattern,
     read_by_tokens,
     read_from_an_early_token,
+    *AT_LEAST_ONCE,
 ]
 
 _registers: list[RegisterNode] = []
@@ -244,6 +273,8 @@ async def read_while_it_changes(
     for name, got in read.items():
         for number in range(PRODUCERS):
             numbers = [one for key, one in got if key == f"key-{number}".encode()]
+            if name in {one.__name__ for one in AT_LEAST_ONCE}:
+                numbers = list(dict.fromkeys(numbers))
             assert numbers == list(range(MESSAGES)), f"{name}: key {number} as {numbers}"
 
 

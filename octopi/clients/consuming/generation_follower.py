@@ -14,13 +14,13 @@ import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.consuming.consumer_session import ConsumerSession
-from octopi.clients.consuming.generation_gates import GenerationGates
 from octopi.clients.consuming.log_subscriber import (
     LogSubscriber,
     SubscriberListener,
     SubscriberOptions,
 )
 from octopi.errors import NotReadyError, RefusedError, Status, TopicReplacedError
+from octopi.generation_gates import GenerationGates
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.position import Place
 from octopi.retry import retry

@@ -1,7 +1,9 @@
-"""Which logs of a topic a consumer may read now, if the topic got other partitions
+"""Which logs of a topic may be read now, if the topic got other partitions
 (`octopi.coordination.generations`).
 
-This machine decides, and `octopi.clients.consuming.generation_follower` performs.
+`GenerationGates` decides it for a consumer, and `octopi.clients.consuming.generation_follower`
+performs.  A member of a durable subscription, whose other members read other logs, asks
+`range_at` (`octopi.clients.subscribing.log_gates`).
 
 Each generation of a topic has a stretch of each log of its list: from where the log was sealed for
 it to where it was sealed for the next one.  A key's messages are in one stretch of each generation,
@@ -61,6 +63,34 @@ class Stretch:
     """What has to be passed before."""
 
 
+def stretches_of(generations: Sequence[NumberedList]) -> dict[PartitionId, list[Stretch]]:
+    """The stretches of each log, the oldest first."""
+    stretches: dict[PartitionId, list[Stretch]] = {}
+    before: list[Stretch] = []
+    for one in generations:
+        now: list[Stretch] = []
+        for index, number in enumerate(one.partitions):
+            partition = PartitionId(number)
+            end = Offset(one.sealed[index]) if one.sealed else None
+            found = gates_of(index, len(one.partitions), len(before)) if before else []
+            now.append(Stretch(partition, end, tuple(before[at] for at in found)))
+            stretches.setdefault(partition, []).append(now[-1])
+        before = now
+    return stretches
+
+
+def next_stretch(stretches: Sequence[Stretch], reached: Offset) -> Stretch:
+    """Of the stretches of a log, the one with the next message when all below *reached* was handed
+    out; the last one if there is none."""
+    return next((one for one in stretches if one.end is None or one.end > reached), stretches[-1])
+
+
+def all_partitions(generations: Sequence[NumberedList]) -> list[PartitionId]:
+    """The partitions that have logs of a topic, those of its first list first."""
+    numbers = [number for one in generations for number in one.partitions]
+    return [PartitionId(one) for one in dict.fromkeys(numbers)]
+
+
 @attrs.frozen
 class LogRange:
     """What may be read of a log now."""
@@ -68,6 +98,35 @@ class LogRange:
     partition: PartitionId
     end: Offset | None
     """None: without end."""
+
+
+@attrs.frozen
+class GatedRange:
+    """What is to be read next of a log, and when it may be."""
+
+    end: Offset | None
+    """Up to where; None: without end."""
+    is_over: bool
+    """Whether nothing comes any more."""
+    before: Mapping[PartitionId, Offset]
+    """What has to be processed before: of each of these logs all below the offset."""
+
+
+def range_at(
+    generations: Sequence[NumberedList], partition: PartitionId, reached: Offset
+) -> GatedRange:
+    """What is to be read of a log of which all below *reached* was processed."""
+    stretch = next_stretch(stretches_of(generations)[partition], reached)
+    before: dict[PartitionId, Offset] = {}
+    waiting, seen = list(stretch.gates), set(stretch.gates)
+    while waiting:
+        gate = waiting.pop()
+        assert gate.end is not None, "what comes before another one is sealed"
+        before[gate.partition] = max(gate.end, before.get(gate.partition, gate.end))
+        waiting += [one for one in gate.gates if one not in seen]
+        seen.update(gate.gates)
+    is_over = stretch.end is not None and stretch.end <= reached
+    return GatedRange(stretch.end, is_over, before)
 
 
 class GenerationGates:
@@ -108,18 +167,12 @@ class GenerationGates:
     def grew(self, generations: Sequence[NumberedList]) -> None:
         """The topic has these generations now."""
         self.newest = generations[-1].number
-        self._stretches, self._passed = {}, set()
-        before: list[Stretch] = []
-        for one in generations:
-            now: list[Stretch] = []
-            for index, number in enumerate(one.partitions):
-                partition = PartitionId(number)
-                end = Offset(one.sealed[index]) if one.sealed else None
-                found = gates_of(index, len(one.partitions), len(before)) if before else []
-                now.append(Stretch(partition, end, tuple(before[at] for at in found)))
-                if self._chosen is None or partition in self._chosen:
-                    self._stretches.setdefault(partition, []).append(now[-1])
-            before = now
+        self._passed = set()
+        self._stretches = {
+            partition: stretches
+            for partition, stretches in stretches_of(generations).items()
+            if self._chosen is None or partition in self._chosen
+        }
         for partition in self._stretches:
             self._reached.setdefault(partition, Offset(0))
             last = self._last_end(partition)
@@ -168,8 +221,7 @@ class GenerationGates:
 
     def _next(self, partition: PartitionId) -> Stretch:
         """The stretch with the next message of a log."""
-        reached, known = self._reached[partition], self._stretches[partition]
-        return next((one for one in known if one.end is None or one.end > reached), known[-1])
+        return next_stretch(self._stretches[partition], self._reached[partition])
 
     def _is_passed(self, stretch: Stretch) -> bool:
         if stretch in self._passed:

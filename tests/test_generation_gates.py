@@ -10,8 +10,8 @@ import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from octopi.clients.consuming import generation_gates
-from octopi.clients.consuming.generation_gates import GenerationGates, Stretch, gates_of
+from octopi import generation_gates
+from octopi.generation_gates import GenerationGates, Stretch, gates_of
 from octopi.identifiers import Offset, PartitionId
 
 
