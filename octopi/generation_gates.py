@@ -91,6 +91,15 @@ def all_partitions(generations: Sequence[NumberedList]) -> list[PartitionId]:
     return [PartitionId(one) for one in dict.fromkeys(numbers)]
 
 
+def first_index(generations: Sequence[NumberedList], partition: PartitionId) -> int:
+    """The index in the first list of the log whose keys *partition* got at first; the lowest if
+    there are several."""
+    stretch = stretches_of(generations)[partition][0]
+    while stretch.gates:
+        stretch = stretch.gates[0]
+    return list(generations[0].partitions).index(stretch.partition)
+
+
 @attrs.frozen
 class LogRange:
     """What may be read of a log now."""

@@ -245,8 +245,9 @@ class Pipe:
                 output.end()
                 del self._outputs[partition]
         for number, claim in claims.items():
-            if PartitionId(number) not in self._outputs:
-                self._begin(PartitionId(number), Claim(claim))
+            partition = PartitionId(number)
+            if partition not in self._outputs and self._subscription.gates.knows(partition):
+                self._begin(partition, Claim(claim))
 
     def _output_of(self, message: Message) -> PipeOutput | None:
         """Where the results of *message* go, which the subscription has just handed out; None: the
@@ -262,9 +263,9 @@ class Pipe:
         return output if output is not None and output.log.claim == claim else None
 
     def _begin(self, partition: PartitionId, claim: Claim) -> None:
-        places = [one.partition for one in self._source.partitions]
         targets = [one.partition for one in self._into.partitions]
-        target = targets[places.index(partition) % len(targets)]
+        # A key's results stay in one log, if each log that the input gets has the keys of one.
+        target = targets[self._subscription.gates.first_index(partition) % len(targets)]
         name = f"{self.topic}/{partition} into {self.into}/{target}"
         producer_id = producer_id_of("pipe", f"{self._subscription.sid}/{partition}")
         log = PipeLog(

@@ -17,7 +17,7 @@ from octopi.clients.consuming.generation_follower import generations_of
 from octopi.clients.subscribing.administration import SubscriptionAdministration
 from octopi.clients.subscribing.descriptions import describe_marks
 from octopi.errors import NotReadyError, OctopiError, TopicReplacedError
-from octopi.generation_gates import GatedRange, range_at
+from octopi.generation_gates import GatedRange, first_index, range_at
 from octopi.identifiers import Offset, PartitionId, TopicName
 from octopi.limits import MARK_LOOK_S
 from octopi.model import SubscriptionDefinition
@@ -54,12 +54,23 @@ class LogGates:
         """The newest generation that is known."""
         return generations_of(self._info)[-1].number
 
+    def knows(self, partition: PartitionId) -> bool:
+        """Whether *partition* is in a generation that is known."""
+        return any(partition in one.partitions for one in generations_of(self._info))
+
+    def first_index(self, partition: PartitionId) -> int:
+        """The index in the topic's first list of the log whose keys *partition* got; the lowest if
+        there are several."""
+        return first_index(generations_of(self._info), partition)
+
     async def opened(self, partition: PartitionId, reached: Offset) -> OpenedRange:
         """Wait until the messages of a log from *reached* on may be handed out.
 
         Raises:
           OctopiError: why it can't be known.
         """
+        while not self.knows(partition):
+            await self.look_up(self.newest)  # another member has heard of it before
         found = range_at(generations_of(self._info), partition, reached)
         newest = self.newest
         await self._until_passed(found)

@@ -125,6 +125,8 @@ class RestartableReading:
         """Read, until `ReadingListener.take_end`."""
         while not self.is_over:
             await self._begun.wait()
+            if not self._begun.is_set():
+                continue  # it was stopped meanwhile
             with trio.CancelScope() as self._scope:
                 if self._options.gates is None:
                     assert self._subscriber is not None
