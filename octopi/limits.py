@@ -630,6 +630,10 @@ refuses the order, which is repeated."""
 SEAL_RETRY_S: Final = 0.25
 """Interval in which a register orders a log to be sealed again whose leader did not confirm."""
 
+MARK_LOOK_S: Final = 0.25
+"""Interval in which a member of a subscription asks whether the logs are processed that come before
+one of its own, if the topic got other partitions."""
+
 REPLACED_TOPICS_MAX: Final = 100
 """Deleted topics of the same name that a topic remembers."""
 

@@ -218,7 +218,7 @@ def reader_addresses(info: TopicInfo, partition: int) -> list[str]:
       RefusedError: UNKNOWN_PARTITION, if the topic doesn't have it.
       NotReadyError: if no broker serves it now.
     """
-    place = partition_of(info, partition)
+    place = place_of(info, partition)
     addresses = list(place.readers)
     if place.leader_address and place.leader_address not in addresses:
         addresses.append(place.leader_address)

@@ -169,7 +169,7 @@ class RequestRouter:
     def _learn(self, answer: object) -> None:
         """Remember where brokers are."""
         if isinstance(answer, TopicDescription):
-            for place in answer.topic.partitions:
+            for place in (*answer.topic.partitions, *answer.topic.sealed_partitions):
                 self._entrances.learn(place.readers)
         elif isinstance(answer, ClusterDescription):
             self._entrances.learn(one.address for one in answer.brokers if one.live)
@@ -226,7 +226,7 @@ class RequestRouter:
         follows_generations: bool = False,
     ) -> _T:
         """Ask the leader of a log, which may wait for *wait_s* before it answers, again after
-        errors that can pass.  *follows_generations*: as in `LeaderRoute`."""
+        errors that can pass.  *follows_generations*: see `LeaderLookup.topic`."""
         route = LeaderRoute(self.lookup, topic, partition, follows_generations=follows_generations)
 
         async def attempt() -> _T:
@@ -268,6 +268,7 @@ class RequestRouter:
             partition,
             lambda request: FindOffset(request, topic, partition, at, number, identity),
             FoundOffset,
+            follows_generations=True,  # a place in one log is the same by any list of them
         )
 
     async def describe_topic(self, topic: TopicName, *, create: bool = False) -> TopicInfo:

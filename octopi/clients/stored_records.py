@@ -170,7 +170,7 @@ class RecordReader:
     def take_fork(self, session: ConsumerSession, fork: HistoryForkedError) -> None:
         """Never called: this reader doesn't resume after a fork."""
 
-    def take_end(self, why: OctopiError | None) -> None:
+    def take_end(self, subscriber: LogSubscriber, why: OctopiError | None) -> None:
         """Everything arrived; or the rest can't be read, because of *why*."""
         self._error = why
         self._is_finished = True

@@ -144,6 +144,8 @@ class LogLeader:
                 reason = "the records are stored, and those before them are gone by now: where is"
                 return [Reply(answer, Refusal(Status.RECEIPT_FORGOTTEN, f"{reason} not known"))]
             return [FindDuplicate(verdict.offset, verdict.skip, answer)]
+        if generation > max(1, self.log.generation):
+            return self._refuse_early(generation, answer)
         return self._append(records, scan, answer, condition)
 
     def _receive_version_1(
@@ -161,7 +163,15 @@ class LogLeader:
             return self._answer_again(verdict.first, verdict.last, answer)
         if self.seal is not None and generation < self.seal.least_generation(self.log):
             return self._refuse_generation(answer)
+        if generation > max(1, self.log.generation):
+            return self._refuse_early(generation, answer)
         return self._append(records, scan, answer, condition)
+
+    def _refuse_early(self, generation: int, answer: Answer) -> list[Effect]:
+        """Refuse records of a generation that isn't in force by the topic's record here.  The
+        record has the sealed end, and readers of earlier generations get nothing behind it."""
+        reason = f"this broker was not told yet that generation {generation} is in force"
+        return [Reply(answer, Refusal(Status.NOT_READY, reason))]
 
     def _refuse_generation(self, answer: Answer) -> list[Effect]:
         reason = "the topic has, or is about to have, other partitions: nothing was stored"

@@ -120,7 +120,7 @@ class CoordinatedSubscriptions:
         ``create`` (there is none yet), ``attach`` (there is one) or ``create_or_attach``."""
         sid = self._by_name.get((TopicId(wanted.topic_id), wanted.name))
         if sid is not None:
-            return self._existing(session, self._definitions[sid], wanted, create)
+            return self._existing(session, self._definitions[sid], wanted, create, now)
         if create == "attach":
             return [_unknown(session, wanted.name)]
         if fault := self._fault(wanted, create):
@@ -174,6 +174,7 @@ class CoordinatedSubscriptions:
         found: SubscriptionDefinition,
         wanted: SubscriptionDefinition,
         create: str,
+        now: float,
     ) -> list[Effect]:
         name = found.name
         if found.state == SubscriptionState.DELETING:
@@ -193,7 +194,27 @@ class CoordinatedSubscriptions:
         if create == "create" and found.state == SubscriptionState.READY:
             reason = f"{name} exists already"
             return [TellRefused(session, Status.SUBSCRIPTION_EXISTS, reason)]
+        if further := [one for one in wanted.partitions if one not in found.partitions]:
+            return self._extend(session, found, further, now)
         return self._told(found, self._description(session, found))
+
+    def _extend(
+        self,
+        session: Session,
+        found: SubscriptionDefinition,
+        further: list[PartitionId],
+        now: float,
+    ) -> list[Effect]:
+        """The topic got other partitions: the subscription has their logs, too."""
+        if found.mode in QUEUE_MODES:
+            reason = f"the topic got other partitions, and {found.name} of mode {found.mode} can't"
+            return [TellRefused(session, Status.INVALID_OPTION, f"{reason} have their messages")]
+        extended = attrs.evolve(found, partitions=[*found.partitions, *further])
+        stored = self._store(extended)
+        told = self._told(extended, self._description(session, extended))
+        return self._planned(
+            found.sid, [*stored, *told, *self._coordinators[found.sid].extend(further, now)]
+        )
 
     def finish(self, session: Session, sid: SubscriptionId) -> list[Effect]:
         """Every log has its mark."""

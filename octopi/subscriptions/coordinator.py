@@ -256,6 +256,14 @@ class Coordinator:
             return [TellDone(session)]
         return self._free(log, TellDone(session)) + self._balance(now)
 
+    # --- more logs ---------------------------------------------------------------------
+
+    def extend(self, logs: Iterable[PartitionId], now: float) -> list[Effect]:
+        """The topic got *logs*, which members get as those that it has."""
+        known = self.logs | {one: AssignmentEntry() for one in logs if one not in self.logs}
+        self.logs = {log: known[log] for log in sorted(known)}
+        return self._balance(now)
+
     # --- looking -----------------------------------------------------------------------
 
     def facts(self) -> tuple[tuple[MemberFacts, ...], tuple[AssignmentFacts, ...]]:

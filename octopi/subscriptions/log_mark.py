@@ -302,6 +302,10 @@ class LogMark:
         )
         return [told]
 
+    def once_committed(self, told: list[Effect], now: float) -> list[Effect]:
+        """*told*, when the mark in memory is committed."""
+        return [effect for one in told for effect in self._when_committed(now, one)]
+
     # --- effects -----------------------------------------------------------------------
 
     def _agreeing_with(self, log: LogView) -> MarkEntry:

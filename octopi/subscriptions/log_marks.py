@@ -210,13 +210,16 @@ class LogMarks:
         reason = f"the subscription {mark.entry.name} was deleted"
         return self._remove(mark, Status.UNKNOWN_SUBSCRIPTION, reason, TellDone(session))
 
-    def describe(self, session: Session, sid: SubscriptionId) -> list[Effect]:
-        """Tell how far a subscription is."""
+    def describe(
+        self, session: Session, sid: SubscriptionId, now: float, *, confirmed: bool
+    ) -> list[Effect]:
+        """Tell how far a subscription is; with *confirmed*, when that is committed."""
         found = self._found(session, sid)
         if isinstance(found, TellRefused):
             return [found]
         mark, log = found
-        return mark.describe(session, log)
+        told = mark.describe(session, log)
+        return self._planned(mark, mark.once_committed(told, now)) if confirmed else told
 
     # --- queues ------------------------------------------------------------------------
 

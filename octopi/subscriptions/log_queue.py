@@ -458,6 +458,15 @@ class LogQueue(LogMark):
             )
         ]
 
+    def once_committed(self, told: list[Effect], now: float) -> list[Effect]:
+        """*told*, when what is in memory is committed."""
+        *before, last = told
+        return [*before, *self._append(now, last)]
+
+    def end_members(self, status: Status, reason: str, now: float) -> list[Effect]:
+        """No more messages can be dealt: its members are told why."""
+        return [*self._end_holder(status, reason), *self._go_on(now)]
+
     def _end_holder(self, status: Status, reason: str) -> list[Effect]:
         ended = self.queue.members.remove_all()
         self._note_holder()

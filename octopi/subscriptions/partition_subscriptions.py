@@ -315,9 +315,12 @@ class PartitionSubscriptions:
         """Answered with `TellDone`, also if there are none."""
         return self._marks.delete(session, sid)
 
-    def describe_marks(self, session: Session, sid: SubscriptionId) -> list[Effect]:
-        """Answered with `TellMarks`; refused: UNKNOWN_SUBSCRIPTION, UNKNOWN_TOPIC."""
-        return self._marks.describe(session, sid)
+    def describe_marks(
+        self, session: Session, sid: SubscriptionId, now: float = 0.0, confirmed: bool = False
+    ) -> list[Effect]:
+        """Answered with `TellMarks`; with *confirmed*, when the mark that is told is committed.
+        Refused: UNKNOWN_SUBSCRIPTION, UNKNOWN_TOPIC."""
+        return self._marks.describe(session, sid, now, confirmed=confirmed)
 
     # --- queues --------------------------------------------------------------------------
 
@@ -349,6 +352,12 @@ class PartitionSubscriptions:
     def lose(self, sid: SubscriptionId, end: Offset, now: float) -> list[Effect]:
         """What lies below *end* can't be read any more: a queue goes on behind it."""
         return self._marks.tell_queue(sid, lambda queue: queue.lose(end, now))
+
+    def end_queue(
+        self, sid: SubscriptionId, status: Status, reason: str, now: float
+    ) -> list[Effect]:
+        """No more messages of a queue can be dealt: its members are told why."""
+        return self._marks.tell_queue(sid, lambda queue: queue.end_members(status, reason, now))
 
     def lose_message(self, sid: SubscriptionId, offset: Offset, now: float) -> list[Effect]:
         """The log has the message at *offset* no more, which a queue has given up, or is to deal

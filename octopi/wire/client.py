@@ -11,6 +11,7 @@ from typing import Annotated
 import attrs
 
 from octopi.field_bounds import AtMost, MayBeMissing, MayBeNegative
+from octopi.generation_record import GenerationOrNone
 from octopi.identifiers import BrokerId, Epoch, Offset, PartitionId
 from octopi.limits import ASK_TIMEOUT_S, EVENTS_KEPT_COUNT, LIST_COUNT_MAX, UNSERVED_TOPICS_MAX
 from octopi.model import KindText, StreamDefinition, TopicKind, TopicOptions, Verb
@@ -330,6 +331,8 @@ class Fetch:
     anchor: Anchor = ""
     """The anchor of `offset`; if the log has another one, the request is refused with
     ``history_forked``."""
+    generation: Annotated[GenerationOrNone, MayBeMissing()] = 0
+    """See `Subscribe.generation`: behind that the request is refused with ``stale_route``."""
 
 
 @answer("fetched", TO_CLIENT)
@@ -366,6 +369,10 @@ class Subscribe:
     proven: Annotated[bool, MayBeMissing()] = False
     """Have each `Delivery` carry what is needed to compute the digests of a relay topic; of a topic
     in logs the request is refused with ``wrong_kind``."""
+    generation: Annotated[GenerationOrNone, MayBeMissing()] = 0
+    """The newest generation of the topic whose partitions the reader knows.  If a later one is in
+    force, the reading ends at the end of this one in the log, with ``stale_route``: look the topic
+    up.  0: the reader goes by the first list of partitions alone."""
 
 
 @answer("subscribed", TO_CLIENT)

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import attrs
 
-from octopi.field_bounds import AtMost
+from octopi.field_bounds import AtMost, MayBeMissing
+from octopi.generation_record import GenerationOrNone
 from octopi.identifiers import BrokerId, Epoch, Incarnation, Offset, PartitionId
 from octopi.limits import (
     LIST_COUNT_MAX,
@@ -146,6 +147,10 @@ class Replicate:
     records: Records
     """Empty: only the highwater mark has moved."""
     highwater: Offset
+    generation: Annotated[GenerationOrNone, MayBeMissing()] = 0
+    """The generation of the topic that the leader knows to be in force, and of which the records
+    may be; 0: there never was another one than the first.  A follower that doesn't know it yet
+    shows readers no records from here on."""
 
 
 @notice("acknowledge", FOLLOWER_TO_LEADER, needs=on_the_cluster(Verb.REPLICATE))

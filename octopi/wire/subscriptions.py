@@ -438,6 +438,9 @@ class DescribeMarks:
     topic: Text
     partition: PartitionId
     sid: Sid
+    confirmed: Annotated[bool, MayBeMissing()] = False
+    """Whether the answer is to wait until the mark that it tells is committed: no mark before that
+    one comes after it, but by a reset."""
 
 
 @answer("marks_description", TO_CLIENT)

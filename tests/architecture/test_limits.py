@@ -46,6 +46,7 @@ BOUNDS_NOBODY_ELSE = {
         "POSITION_REPORT_INTERVAL_S",
         "QUESTION_INTERVAL_S",
         "SEAL_RETRY_S",
+        "MARK_LOOK_S",
         "QUOTA_LOOK_INTERVAL_S",
         "REGISTER_BEAT_S",
         "RELAY_BEAT_S",

@@ -104,6 +104,7 @@ class Reader:
         session: ConsumerSession,
         options: object,
         listener: SubscriberListener,
+        generation: int = 0,
     ) -> None:
         self.session = session
         self.listener = listener
@@ -125,7 +126,7 @@ class Reader:
         self.listener.take_chunk(cast("LogSubscriber", self), chunk)
 
     def end(self, error: OctopiError) -> None:
-        self.listener.take_end(error)
+        self.listener.take_end(cast("LogSubscriber", self), error)
         self._ended.set()
 
 

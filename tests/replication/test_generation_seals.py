@@ -20,7 +20,7 @@ from octopi.identifiers import (
 )
 from octopi.limits import PRODUCERS_PER_LOG_MAX, SEALS_PER_PARTITION_MAX
 from octopi.model import TopicOptions, TopicRecord
-from octopi.record import BatchBuilder, Run, scan
+from octopi.record import BatchBuilder, Run, encode_opaque, scan
 from octopi.replication.effects import Append, CommitReceipt, Refusal, Reply
 from octopi.replication.generation_seals import (
     GenerationSeal,
@@ -132,11 +132,26 @@ def test_from_the_seal_on_a_log_takes_only_messages_of_the_next_generation() -> 
     assert partition.produce(0) is None
     partition.seal(2)
     assert partition.produce(1) is Status.STALE_ROUTE
+    note_generations(partition.log(TOPIC).log, GROWN)
     assert partition.produce(1, generation=2) is None
     assert partition.produce(0, topic_id=OTHER) is None
     partition.seal(3)
     assert partition.produce(2, generation=2) is Status.STALE_ROUTE
-    assert partition.produce(2, generation=3) is None
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_sealed_log_takes_messages_of_the_next_generation_when_its_end_is_known(
+    version: int,
+) -> None:
+    """Readers that know only the first generation may be sent nothing that lies behind the end."""
+    partition = Partition()
+    partition.seal(2)
+    records = batch(0) if version == 2 else encode_opaque(b"r" * 32, b"value")
+    answer = partition.append(TOPIC, records, 2)
+    assert isinstance(answer, Refusal)
+    assert answer.status is Status.NOT_READY
+    note_generations(partition.log(TOPIC).log, GROWN)
+    assert not isinstance(partition.append(TOPIC, records, 2), Refusal)
 
 
 def test_a_seal_counts_before_it_is_committed() -> None:

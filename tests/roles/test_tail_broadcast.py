@@ -39,6 +39,7 @@ class Log:
         self.epoch = 1
         self.highwater = Offset(0)
         self.data = b""
+        self.generation = 0
         self.reads: list[Offset] = []
         self.fault: CorruptLogError | None = None
         self._wakers: dict[Callable[[], None], None] = {}
@@ -47,6 +48,9 @@ class Log:
         self.data += data
         self.highwater = Offset(len(self.data))
         self.wake()
+
+    def bound(self, generation: int) -> None:
+        """The topic has only ever had one list of partitions."""
 
     def read(self, offset: Offset, bytes_max: int) -> bytes:
         self.reads.append(offset)
@@ -282,6 +286,17 @@ async def test_a_log_that_is_no_longer_served_wakes_all_its_readers() -> None:
         bench.log.epoch = 0
         bench.log.wake()
         await wait_all_tasks_blocked()
+        assert all(one.awake for one in readers)
+        assert bench.log.waker_count == 0
+
+
+async def test_a_log_whose_topic_got_other_partitions_wakes_all_its_readers() -> None:
+    """They have everything, and look up whether they may go on."""
+    async with running() as bench:
+        readers = [Reader() for _ in range(3)]
+        bench.join(*readers)
+        bench.log.generation = 2
+        bench.log.wake()
         assert all(one.awake for one in readers)
         assert bench.log.waker_count == 0
 

@@ -13,7 +13,8 @@ import attrs
 import trio
 
 from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession
-from octopi.clients.consuming.log_subscriber import LogSubscriber
+from octopi.clients.consuming.generation_follower import GenerationFollower
+from octopi.clients.consuming.log_subscriber import LogSubscriber, is_stale
 from octopi.clients.consuming.message_batch import MessageBatch
 from octopi.clients.news import News
 from octopi.errors import (
@@ -35,6 +36,9 @@ class Consumer:
     hand out each message of a log once and in the order of the log, across reconnects.  Logs
     (partitions) take turns as their records arrive.  A program may change between the two.
 
+    If the topic gets other partitions meanwhile, their logs are read when the messages that may
+    have the same keys were handed out: the order of a key holds.
+
     Iterating waits only where nothing has arrived; it is a checkpoint once a batch, not
     once a message.  If it is cancelled, `position` counts exactly what was handed out.
 
@@ -48,6 +52,8 @@ class Consumer:
       TopicReplacedError: if the topic was deleted and created again.
       UnknownTopicError: if the topic was deleted.
       OffsetOutOfRangeError, OffsetInsideRecordError: if no record starts at the start position.
+      RefusedError: STALE_ROUTE, if the topic got other partitions, and the consumer reads only
+          some that the program chose.
       RecordError: if a record arrived damaged; nothing behind it in that log is handed out.
       UnreachableError, ConnectionLostError, NotReadyError: if no broker was available for the
           reconnect time-out.
@@ -57,8 +63,9 @@ class Consumer:
     def __init__(self, topic: TopicName, topic_id: TopicId) -> None:
         self._topic = topic
         self._topic_id = topic_id
-        self._subscribers: list[LogSubscriber] = []
-        self._running_count = 0
+        self._follower: GenerationFollower
+        self._subscribers: dict[PartitionId, LogSubscriber] = {}
+        """Of each log that is read, or was, the newest one."""
         self._offsets: dict[PartitionId, Offset] = {}
         """The offsets behind the messages that the program has dealt with: it asked for more."""
         self._in_hand: Message | MessageBatch | None = None
@@ -66,7 +73,7 @@ class Consumer:
         since."""
         self._anchors: dict[PartitionId, Anchor] = {}
         """The anchors of the places behind the last message (or batch) that was handed out."""
-        self._ready: deque[tuple[LogSubscriber, Chunk] | _Fork | OctopiError] = deque()
+        self._ready: deque[tuple[LogSubscriber, Chunk] | _Fork | _End | OctopiError] = deque()
         self._opened: MessageBatch | None = None
         """The newest batch; None: there was none, or its damage is queued."""
         self._messages: Iterator[Message] = iter(())
@@ -79,13 +86,27 @@ class Consumer:
         self.forks: list[HistoryForkedError] = []
         """The forks behind which reading was resumed with ``on_fork="resume"``, oldest first."""
 
-    def start(self, subscribers: list[LogSubscriber], nursery: trio.Nursery) -> None:
-        """Begin to read with *subscribers*, in tasks of *nursery*."""
-        self._subscribers = subscribers
-        self._running_count = len(subscribers)
-        for subscriber in subscribers:
-            self._offsets[subscriber.session.partition] = subscriber.session.wanted
-            nursery.start_soon(subscriber.run)
+    def start(self, follower: GenerationFollower, nursery: trio.Nursery) -> None:
+        """Begin to read what *follower* says, in tasks of *nursery*."""
+        self._follower = follower
+        self._begin(nursery)
+        nursery.start_soon(self._follow, nursery)
+
+    def _begin(self, nursery: trio.Nursery) -> None:
+        for subscriber in self._follower.begin(nursery):
+            self._subscribers[subscriber.session.partition] = subscriber
+        for partition in self._follower.gates.partitions:
+            self._offsets.setdefault(partition, self._follower.place(partition).offset)
+
+    async def _follow(self, nursery: trio.Nursery) -> None:
+        """Begin the readings of further logs when the topic got other partitions."""
+        try:
+            while True:
+                await self._follower.follow()
+                self._begin(nursery)
+        except OctopiError as error:
+            self._ready.append(error)
+            self.news.tell()
 
     @property
     def position(self) -> Position:
@@ -93,13 +114,18 @@ class Consumer:
 
         Start a consumer with it, or with ``str`` of it, to continue there.
         """
-        places = {one.session.partition: self._place(one.session) for one in self._subscribers}
+        places = {partition: self._place(partition) for partition in self._offsets}
         return Position(self._topic, self._topic_id, places)
 
-    def _place(self, session: ConsumerSession) -> Place:
-        offset = self._offset(session.partition)
-        anchor = self._anchors.get(session.partition)
-        return Place(offset, session.start_anchor if anchor is None else anchor)
+    def _place(self, partition: PartitionId) -> Place:
+        anchor = self._anchors.get(partition)
+        if anchor is None:
+            subscriber = self._subscribers.get(partition)
+            if subscriber is None:
+                anchor = self._follower.place(partition).anchor
+            else:
+                anchor = subscriber.session.start_anchor
+        return Place(self._offset(partition), anchor)
 
     def _offset(self, partition: PartitionId) -> Offset:
         """The offset behind the messages that were handed out."""
@@ -110,10 +136,13 @@ class Consumer:
     @property
     def lag_bytes(self) -> int:
         """How far the position is behind the newest highwater marks that brokers have sent; the sum
-        over all logs."""
+        over all logs.  A log that is read later, since the topic got other partitions, counts up to
+        its sealed end; the newest logs count as soon as they are read."""
         return sum(
-            max(0, one.session.highwater - self._offset(one.session.partition))
-            for one in self._subscribers
+            self._follower.gates.waiting_bytes(partition)
+            if (one := self._subscribers.get(partition)) is None
+            else max(0, one.session.highwater - self._offset(partition))
+            for partition in self._offsets
         )
 
     def __aiter__(self) -> Consumer:
@@ -242,7 +271,7 @@ class Consumer:
     @property
     def is_at_end(self) -> bool:
         """Whether everything before the end has arrived; there may be messages to hand out."""
-        return not self._running_count
+        return self._follower.gates.is_finished
 
     async def until_ready(self) -> None:
         """Wait until `poll` is worth a call: something has arrived, or nothing more will."""
@@ -256,9 +285,12 @@ class Consumer:
         """
         if (batch := self._opened) is not None and batch.damage is not None:
             self._tell_damage(batch, batch.damage)
-        while self._ready and isinstance(fork := self._ready[0], _Fork):
+        while self._ready and isinstance(mark := self._ready[0], _Fork | _End):
             self._ready.popleft()
-            self._go_back(fork)
+            if isinstance(mark, _Fork):
+                self._go_back(mark)
+            else:
+                self._follower.ended(mark.subscriber, is_stale=mark.is_stale)
         if not self._ready:
             if self._is_closed:
                 raise ClosedError("the consumer was closed")
@@ -266,7 +298,7 @@ class Consumer:
         item = self._ready[0]
         if isinstance(item, OctopiError):
             raise item  # it stays in the queue, and is raised again by the next call
-        assert not isinstance(item, _Fork), "they were taken before"
+        assert not isinstance(item, _Fork | _End), "they were taken before"
         self._ready.popleft()
         opened = self._open(*item)
         return self.poll() if opened is None else opened  # it raises the damage
@@ -306,10 +338,11 @@ class Consumer:
         self._ready.append(_Fork(session.partition, session.place, fork))
         self.news.tell()
 
-    def take_end(self, why: OctopiError | None) -> None:
-        """A subscriber has ended: everything arrived, or it failed because of *why*."""
-        if why is None:
-            self._running_count -= 1
+    def take_end(self, subscriber: LogSubscriber, why: OctopiError | None) -> None:
+        """A subscriber has ended: everything arrived, or it failed because of *why*.  The end is
+        queued behind the messages of the log."""
+        if why is None or is_stale(why):
+            self._ready.append(_End(subscriber, is_stale=why is not None))
         else:
             self._ready.append(why)
         self.news.tell()
@@ -322,6 +355,15 @@ class _Fork:
     partition: PartitionId
     place: Place
     error: HistoryForkedError
+
+
+@attrs.frozen
+class _End:
+    """All that *subscriber* was to read was queued before this."""
+
+    subscriber: LogSubscriber
+    is_stale: bool
+    """Whether the topic got other partitions."""
 
 
 class _Batches:

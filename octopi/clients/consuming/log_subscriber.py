@@ -20,7 +20,7 @@ from octopi.clients.consuming.consumer_session import Chunk, ConsumerSession, Re
 from octopi.clients.consuming.digest_chain import DigestChain
 from octopi.clients.consuming.position_reports import PositionReports
 from octopi.clients.leader_check import LeaderVerdict, judge_reader
-from octopi.clients.leader_lookup import partition_of, reader_addresses
+from octopi.clients.leader_lookup import place_of, reader_addresses
 from octopi.clients.leader_route import LeaderRoute
 from octopi.clients.suspicion import ReadingSuspicion, RequestSuspicion, Suspicion
 from octopi.errors import (
@@ -31,6 +31,8 @@ from octopi.errors import (
     OctopiError,
     OffsetOutOfRangeError,
     ProtocolError,
+    RefusedError,
+    Status,
     UnknownTopicError,
     UnreachableError,
 )
@@ -52,6 +54,11 @@ from octopi.wire.messages import (
     TopicInfo,
     Unsubscribe,
 )
+
+
+def is_stale(error: OctopiError | None) -> bool:
+    """Whether a reading ended because its topic got other partitions."""
+    return isinstance(error, RefusedError) and error.status is Status.STALE_ROUTE
 
 
 @attrs.frozen
@@ -81,7 +88,7 @@ class SubscriberListener(Protocol):
     def take_fork(self, session: ConsumerSession, fork: HistoryForkedError) -> None:
         """Records that were read are gone from the log, and reading resumes before them."""
 
-    def take_end(self, why: OctopiError | None) -> None:
+    def take_end(self, subscriber: LogSubscriber, why: OctopiError | None) -> None:
         """Called once, last: everything arrived, or reading failed because of *why*."""
 
     def dealt(self, subscriber: LogSubscriber) -> Offset:
@@ -97,8 +104,12 @@ class LogSubscriber:
         session: ConsumerSession,
         options: SubscriberOptions,
         listener: SubscriberListener,
+        generation: int = 0,
     ) -> None:
+        """*generation*: the newest one of the topic that the caller knows and follows: when a later
+        one is in force, reading ends with STALE_ROUTE.  0: the caller follows none."""
         self.session = session
+        self.generation = generation
         self._options = options
         self._cluster = cluster
         self._environment = cluster.environment
@@ -164,9 +175,9 @@ class LogSubscriber:
                 except OctopiError as fatal:
                     if (trace := self._environment.trace) is not None:
                         trace(steps.C13Ended(**self._of_log, why=str(fatal)))
-                    self._listener.take_end(fatal)
+                    self._listener.take_end(self, fatal)
                     return
-        self._listener.take_end(None)
+        self._listener.take_end(self, None)
 
     async def _connect(self) -> Connection:
         if not self._addresses:
@@ -190,7 +201,7 @@ class LogSubscriber:
             if not known:
                 raise
             return known
-        self._route.looked_up(partition_of(info, session.partition).epoch)
+        self._route.looked_up(place_of(info, session.partition).epoch)
         return reader_addresses(info, session.partition)
 
     async def _look_up(self) -> TopicInfo:
@@ -201,7 +212,11 @@ class LogSubscriber:
           OctopiError: any error of the request to the register.
         """
         try:
-            info = await self._lookup.topic(self.session.topic, other_than=self._wrong)
+            info = await self._lookup.topic(
+                self.session.topic,
+                other_than=self._wrong,
+                follows_generations=bool(self.generation),
+            )
         except UnknownTopicError:
             self._is_deleted = True
             raise
@@ -243,6 +258,7 @@ class LogSubscriber:
             session.credit,
             place.anchor,
             self._options.proven,
+            self.generation,
         )
         if (trace := self._environment.trace) is not None:
             trace(steps.C8Subscribing(**self._of_log, offset=place.offset, peer=connection.peer))
@@ -362,7 +378,7 @@ class LogSubscriber:
           OctopiError: if it can't.
         """
         what = remedy(error)
-        if what is Remedy.STOP or self._is_deleted:
+        if what is Remedy.STOP or self._is_deleted or (self.generation and is_stale(error)):
             raise error
         if what is Remedy.FALL_BACK:
             assert isinstance(error, HistoryForkedError)
@@ -401,7 +417,7 @@ class LogSubscriber:
         try:
             gap = session.check_history(bounds.log_start, bounds.highwater)
         except OffsetOutOfRangeError:
-            leader = partition_of(info, session.partition).leader_address
+            leader = place_of(info, session.partition).leader_address
             if not (session.place.anchor and leader):
                 raise
             # An anchor proves that the records before it were in the log.  A follower without them

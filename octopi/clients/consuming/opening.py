@@ -12,11 +12,11 @@ import attrs
 from octopi.clients.background import background_tasks
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.consuming.consumer import Consumer
-from octopi.clients.consuming.consumer_session import ConsumerSession
-from octopi.clients.consuming.log_subscriber import LogSubscriber, SubscriberOptions
+from octopi.clients.consuming.generation_follower import GenerationFollower, sealed_for_good
+from octopi.clients.consuming.log_subscriber import SubscriberOptions
 from octopi.clients.consuming.start_position import Start, find_starts, start_places
 from octopi.clients.consuming.waiting import find_topic
-from octopi.clients.leader_lookup import partition_of
+from octopi.clients.leader_lookup import place_of
 from octopi.clients.options import one_of, within
 from octopi.errors import InvalidTopicError
 from octopi.identifiers import PartitionId, TopicId, TopicName, topic_name
@@ -104,33 +104,29 @@ async def open_consumer(
 ) -> AsyncIterator[Consumer]:
     """A consumer of a topic that was found.  *find*: asks logs for offsets; None: the usual way."""
     name, topic_id = TopicName(info.topic), TopicId(info.topic_id)
-    chosen = [PartitionId(one.partition) for one in info.partitions]
+    places = (*info.partitions, *info.sealed_partitions)
+    chosen = [PartitionId(one.partition) for one in places]
     if partitions is not None:
-        chosen = [PartitionId(partition_of(info, one).partition) for one in partitions]
+        chosen = [PartitionId(place_of(info, one).partition) for one in partitions]
     starts = await find_starts(
         start_places(info, start, chosen),
         partial(find or cluster.router.find_offset, name),
         with_end=options.stop_at_end,
+        sealed=sealed_for_good(info),
     )
     consumer = Consumer(name, topic_id)
-    subscribers = [
-        LogSubscriber(
-            cluster,
-            ConsumerSession(
-                name,
-                partition,
-                topic_id,
-                found.place,
-                options.window_bytes,
-                end=found.end if options.stop_at_end else None,
-            ),
-            options.of_subscribers,
-            consumer,
-        )
-        for partition, found in starts.items()
-    ]
+    follower = GenerationFollower(
+        cluster,
+        info,
+        {partition: found.place for partition, found in starts.items()},
+        window_bytes=options.window_bytes,
+        options=options.of_subscribers,
+        listener=consumer,
+        ends={one: log.end for one, log in starts.items()} if options.stop_at_end else None,
+        partitions=None if partitions is None else chosen,
+    )
     async with background_tasks() as nursery:
-        consumer.start(subscribers, nursery)
+        consumer.start(follower, nursery)
         try:
             yield consumer
         finally:

@@ -54,6 +54,8 @@ FindOffset: TypeAlias = Callable[[PartitionId, str, int | bytes], Awaitable[Foun
 """Asks a log for an offset; the arguments are the partition, and ``at`` and ``value`` of the wire's
 message."""
 
+_NONE_SEALED: Final[Mapping[PartitionId, Offset]] = {}
+
 _UNIX_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -144,18 +146,32 @@ def _places_of_position(
 
 
 async def find_starts(
-    wanted: Mapping[PartitionId, OffsetSpec | Place], find: FindOffset, *, with_end: bool
+    wanted: Mapping[PartitionId, OffsetSpec | Place],
+    find: FindOffset,
+    *,
+    with_end: bool,
+    sealed: Mapping[PartitionId, Offset] = _NONE_SEALED,
 ) -> dict[PartitionId, LogStart]:
-    """Ask each log for its start; with *with_end* also for its end.
+    """Ask each log for its start; with *with_end* also for its end.  *sealed*: where logs end that
+    take no messages any more.  They have none of the last messages, which go elsewhere.
 
     Raises:
       OctopiError: any error that *find* raises.
     """
     found: dict[PartitionId, LogStart] = {}
     for partition, spec in wanted.items():
-        place = await _find_start(partition, spec, find)
-        end = (await find(partition, "latest", 0)).offset if with_end else place.offset
-        found[partition] = LogStart(place, Offset(end))
+        sealed_end = sealed.get(partition)
+        if sealed_end is not None and (spec == "latest" or isinstance(spec, LastMessages)):
+            place = Place(sealed_end)
+        else:
+            place = await _find_start(partition, spec, find)
+        if not with_end:
+            end = place.offset
+        elif sealed_end is not None:
+            end = sealed_end
+        else:
+            end = Offset((await find(partition, "latest", 0)).offset)
+        found[partition] = LogStart(place, end)
     return found
 
 

@@ -245,8 +245,9 @@ class Pipe:
                 output.end()
                 del self._outputs[partition]
         for number, claim in claims.items():
-            if PartitionId(number) not in self._outputs:
-                self._begin(PartitionId(number), Claim(claim))
+            partition = PartitionId(number)
+            if partition not in self._outputs and self._subscription.gates.knows(partition):
+                self._begin(partition, Claim(claim))
 
     def _output_of(self, message: Message) -> PipeOutput | None:
         """Where the results of *message* go, which the subscription has just handed out; None: the
@@ -272,6 +273,7 @@ class Pipe:
             log,
             (TopicName(self.topic), partition),
             TopicName(self.into),
+            self._subscription.gates.first_index(partition),
             self._delivery_timeout_s,
             self._mark,
         )

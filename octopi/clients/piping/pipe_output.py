@@ -17,14 +17,13 @@ from octopi.clients.leader_errors import may_pass_at_a_leader
 from octopi.clients.leader_lookup import generation_of
 from octopi.clients.news import News
 from octopi.clients.piping.input_place import InputPlace, Unit
-from octopi.clients.piping.output_route import index_of, targets_of
+from octopi.clients.piping.output_route import targets_of
 from octopi.clients.piping.pipe_log import Found, PipeBatch, PipeLog, PipeResult
 from octopi.clients.producing.effects import on_the_wire
 from octopi.conditions import NO_RECORD, LastRecord
 from octopi.errors import (
     HistoryForkedError,
     MemberFencedError,
-    NotReadyError,
     OctopiError,
     RefusedError,
     Status,
@@ -57,17 +56,18 @@ class PipeOutput:
         log: PipeLog,
         source: tuple[TopicName, PartitionId],
         into: TopicName,
+        index: int,
         timeout_s: float,
         mark: Callable[[Message], None],
     ) -> None:
-        """*source*: the log of the input.  *into*: the topic of the output.  *timeout_s*: how long
+        """*source*: the log of the input.  *into*: the topic of the output; what comes from there
+        goes to its log at *index* (`octopi.clients.piping.output_route`).  *timeout_s*: how long
         one request is tried.  *mark* stores that everything up to a message is processed."""
         self.log = log
         self._cluster = cluster
         self._source = source
         self._into = into
-        self._index: int | None = None
-        """The place of the input's log in its topic's list, once it is known."""
+        self._index = index
         self._looked_at: list[PartitionId] = []
         """The logs of the output that were asked what they have."""
         self._backoff = Backoff(cluster.environment.randomness)
@@ -180,15 +180,7 @@ class PipeOutput:
     async def _find_targets(self) -> tuple[list[PartitionId], int]:
         """The logs of the output, the one that takes messages first, and the generation of its
         topic."""
-        lookup = self._cluster.lookup
-        topic, partition = self._source
-        if self._index is None:
-            source = await lookup.topic(topic, follows_generations=True)
-            self._index = index_of(source, partition)
-            if self._index is None:
-                lookup.forget(topic)
-                raise NotReadyError(f"topic {topic} is not known to have partition {partition}")
-        into = await lookup.topic(self._into, follows_generations=True)
+        into = await self._cluster.lookup.topic(self._into, follows_generations=True)
         return targets_of(into, self._index), generation_of(into)
 
     def _rank(self, last: LastRecord) -> bool:

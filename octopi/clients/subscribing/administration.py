@@ -7,18 +7,21 @@ be repeated, and what one caller leaves unfinished, another one finishes.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final, Literal
 
 import attrs
 
+from octopi.clients.consuming.generation_follower import sealed_for_good
 from octopi.clients.consuming.start_position import OffsetSpec, find_starts, start_places
-from octopi.clients.leader_lookup import partition_of
+from octopi.clients.leader_lookup import place_of
 from octopi.clients.routing import RequestRouter
 from octopi.clients.subscribing.descriptions import (
     describe_marks,
     describe_subscription,
     first_partition,
     list_subscriptions,
+    partitions_of,
 )
 from octopi.clients.subscribing.subscription_options import (
     dead_letter_topic,
@@ -173,7 +176,14 @@ class SubscriptionAdministration:
         if fault := options.fault():
             raise InvalidOptionError(fault)
         topic, first = TopicName(info.topic), first_partition(info)
-        partitions = [PartitionId(one.partition) for one in info.partitions]
+        if info.generations:
+            if is_queue(mode):
+                raise InvalidOptionError(
+                    f"topic {info.topic} got other partitions while it was in use, and mode {mode} "
+                    "is for topics that never did: use exclusive or failover"
+                )
+            await self._open_further(info, wanted)
+        partitions = partitions_of(info)
         found = await self._router.ask_leader(
             f"create subscription {name}",
             topic,
@@ -191,11 +201,50 @@ class SubscriptionAdministration:
                 create,
             ),
             SubscriptionDescription,
+            follows_generations=True,
         )
         definition = found.definition
         if definition.state == SubscriptionState.CREATING:
             await self._open(definition, info, definition.start)
         return definition
+
+    async def _open_further(self, info: TopicInfo, name: str) -> None:
+        """If a subscription is there, have it have a mark in each log that the topic got."""
+        with suppress(UnknownSubscriptionError):
+            found = (await self.description(info.topic, name)).definition
+            await self.extend(info, found)
+
+    async def extend(self, info: TopicInfo, definition: SubscriptionDefinition) -> None:
+        """The topic got other partitions: have the subscription begin at the start of their logs.
+
+        Raises:
+          OctopiError: if that failed; it can be repeated.
+        """
+        partitions, first = partitions_of(info), first_partition(info)
+        topic = TopicName(info.topic)
+        # The marks come first: members attach as soon as the coordinator knows of the logs.
+        for partition in partitions:
+            if partition not in definition.partitions:
+                await self._open_mark(definition, partition, SubscriptionStart.EARLIEST)
+        await self._router.ask_leader(
+            f"extend subscription {definition.name}",
+            topic,
+            first,
+            lambda request: CreateSubscription(
+                request,
+                topic,
+                first,
+                info.topic_id,
+                partitions,
+                definition.name,
+                definition.mode,
+                definition.options,
+                definition.start,
+                "attach",
+            ),
+            SubscriptionDescription,
+            follows_generations=True,
+        )
 
     async def finish_creation(self, topic: TopicName, name: str, sid: SubscriptionId) -> None:
         """Create a subscription to its end again, if that is needed: all replicas that knew the end
@@ -223,6 +272,7 @@ class SubscriptionAdministration:
             first,
             lambda request: FinishSubscription(request, topic, first, definition.sid),
             Done,
+            follows_generations=True,
         )
 
     async def _open_mark(
@@ -244,7 +294,9 @@ class SubscriptionAdministration:
             )
 
         what = f"open the mark of subscription {definition.name}"
-        await self._router.ask_leader(what, topic, partition, question, Done)
+        await self._router.ask_leader(
+            what, topic, partition, question, Done, follows_generations=True
+        )
 
     async def restore_mark(
         self, definition: SubscriptionDefinition, partition: PartitionId
@@ -359,12 +411,13 @@ class SubscriptionAdministration:
         info = await self._router.describe_topic(topic_name(topic))
         chosen = list(definition.partitions)
         if partition is not None:
-            chosen = [PartitionId(partition_of(info, partition).partition)]
+            chosen = [PartitionId(place_of(info, partition).partition)]
         asked = TopicName(info.topic)
         starts = await find_starts(
             start_places(info, to, chosen),
             lambda one, at, value: self._router.find_offset(asked, one, at, value),
             with_end=False,
+            sealed=sealed_for_good(info),
         )
         resets = []
         for one, found in starts.items():
@@ -407,6 +460,7 @@ class SubscriptionAdministration:
                 request, topic, first, sid, log, offset, force, newest
             ),
             ResetBegun,
+            follows_generations=True,
         )
         await self._router.ask_leader(
             what,
@@ -414,6 +468,7 @@ class SubscriptionAdministration:
             log,
             lambda request: SetMark(request, topic, log, sid, begun.claim, offset),
             Done,
+            follows_generations=True,
         )
         await self._router.ask_leader(
             what,
@@ -421,6 +476,7 @@ class SubscriptionAdministration:
             first,
             lambda request: FinishReset(request, topic, first, sid, log, begun.claim),
             Done,
+            follows_generations=True,
         )
 
     async def delete(self, topic: str, name: str) -> None:
@@ -451,6 +507,7 @@ class SubscriptionAdministration:
                 first,
                 lambda request: DeleteSubscription(request, asked, first, sid, text),
                 Done,
+                follows_generations=True,
             )
 
         await step("begin")
@@ -459,5 +516,7 @@ class SubscriptionAdministration:
             def question(request: int, partition: PartitionId = partition) -> DeleteMarks:
                 return DeleteMarks(request, asked, partition, sid)
 
-            await self._router.ask_leader(what, asked, partition, question, Done)
+            await self._router.ask_leader(
+                what, asked, partition, question, Done, follows_generations=True
+            )
         await step("end")

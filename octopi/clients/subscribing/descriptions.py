@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from octopi.clients.consuming.generation_follower import generations_of
 from octopi.clients.routing import RequestRouter
+from octopi.generation_gates import all_partitions
 from octopi.identifiers import PartitionId, TopicName
 from octopi.model import SubscriptionDefinition
 from octopi.wire.messages import (
@@ -18,7 +20,12 @@ from octopi.wire.messages import (
 
 def first_partition(info: TopicInfo) -> PartitionId:
     """The partition whose leader is the coordinator of a topic's subscriptions."""
-    return PartitionId(info.partitions[0].partition)
+    return partitions_of(info)[0]
+
+
+def partitions_of(info: TopicInfo) -> list[PartitionId]:
+    """All partitions that have logs of a topic, those of its first list first."""
+    return all_partitions(generations_of(info))
 
 
 async def list_subscriptions(
@@ -33,6 +40,7 @@ async def list_subscriptions(
         first,
         lambda request: ListSubscriptions(request, topic, first, after, count_max),
         SubscriptionList,
+        follows_generations=True,
     )
 
 
@@ -51,18 +59,25 @@ async def describe_subscription(
         first,
         lambda request: DescribeSubscription(request, topic, first, name),
         SubscriptionDescription,
+        follows_generations=True,
     )
 
 
 async def describe_marks(
-    router: RequestRouter, definition: SubscriptionDefinition, partition: PartitionId
+    router: RequestRouter,
+    definition: SubscriptionDefinition,
+    partition: PartitionId,
+    *,
+    confirmed: bool = False,
 ) -> MarksDescription:
-    """What the leader of a log knows of a subscription there: its mark, its lag and its member."""
+    """What the leader of a log knows of a subscription there: its mark, its lag and its member.
+    *confirmed*: wait until that mark is committed."""
     topic = TopicName(definition.topic)
     return await router.ask_leader(
         f"describe subscription {definition.name}",
         topic,
         partition,
-        lambda request: DescribeMarks(request, topic, partition, definition.sid),
+        lambda request: DescribeMarks(request, topic, partition, definition.sid, confirmed),
         MarksDescription,
+        follows_generations=True,
     )

@@ -49,7 +49,7 @@ class LeaderSession:
         self._clock = cluster.environment.clock
         self._topic = topic
         self._partition = partition
-        self._route = LeaderRoute(cluster.lookup, topic, partition)
+        self._route = LeaderRoute(cluster.lookup, topic, partition, follows_generations=True)
         self._backoff = Backoff(cluster.environment.randomness)
         self._restore = restore
         self._open_until = self._clock.now()

@@ -12,6 +12,7 @@ from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.options import one_of, within
 from octopi.clients.subscribing.administration import Creation, SubscriptionAdministration
 from octopi.clients.subscribing.dealt_log import QueueReading
+from octopi.clients.subscribing.log_gates import LogGates
 from octopi.clients.subscribing.log_reading import LogReading
 from octopi.clients.subscribing.membership import MembershipOptions
 from octopi.clients.subscribing.queue_subscription import QueueSubscription
@@ -28,6 +29,7 @@ from octopi.clients.subscribing.subscription_options import (
 from octopi.identifiers import TopicId, TopicName, topic_name
 from octopi.limits import CONSUMER_WINDOW_BYTES, RECONNECT_TIMEOUT_S
 from octopi.model import SubscriptionDefinition, SubscriptionMode, SubscriptionOptions
+from octopi.wire.messages import TopicInfo
 
 _FOREVER_S: Final = 86_400.0 * 365
 _WINDOW_BYTES_MAX: Final = 2**40
@@ -73,7 +75,7 @@ async def _open_subscription(
     _check(create, reconnect_timeout_s)
     options = subscription_options(mode, session_timeout_s, release_timeout_s, expires)
     static_member = None if member is None else member_name(member)
-    definition = await _have(cluster, topic, name, mode, options, start, create)
+    info, definition = await _have(cluster, topic, name, mode, options, start, create)
     membership = _membership(definition, take_over=take_over)
     reading = LogReading(
         topic=membership.topic,
@@ -85,6 +87,7 @@ async def _open_subscription(
         reconnect_timeout_s=reconnect_timeout_s,
         session_timeout_s=membership.session_timeout_s,
         release_timeout_s=definition.options.release_timeout_ms / 1000,
+        gates=LogGates(cluster, info, definition),
     )
     async with background_tasks() as nursery:
         subscription = Subscription(
@@ -122,7 +125,7 @@ async def _open_queue(
         mode, session_timeout_s, 10.0, expires, attempts, ack_timeout_s, window
     )
     static_member = None if member is None else member_name(member)
-    definition = await _have(cluster, topic, name, mode, options, start, create)
+    _, definition = await _have(cluster, topic, name, mode, options, start, create)
     membership = _membership(definition, take_over=False)
     reading = QueueReading(
         topic=membership.topic,
@@ -159,10 +162,10 @@ async def _have(
     options: SubscriptionOptions,
     start: str,
     create: Creation,
-) -> SubscriptionDefinition:
+) -> tuple[TopicInfo, SubscriptionDefinition]:
     info = await cluster.router.describe_topic(topic_name(topic))
     administration = SubscriptionAdministration(cluster.router)
-    return await administration.have(info, name, mode, options, start, create)
+    return info, await administration.have(info, name, mode, options, start, create)
 
 
 def _membership(definition: SubscriptionDefinition, *, take_over: bool) -> MembershipOptions:

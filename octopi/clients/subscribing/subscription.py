@@ -18,6 +18,7 @@ from octopi.clients.subscribing.group_session import (
     GroupEffect,
     GroupSession,
 )
+from octopi.clients.subscribing.log_gates import LogGates
 from octopi.clients.subscribing.log_reading import LogReading
 from octopi.clients.subscribing.membership import Membership, MembershipOptions
 from octopi.clients.subscribing.subscribed_log import SubscribedLog
@@ -145,6 +146,12 @@ class Subscription:
     def lag(self) -> int:
         """How far the marks are behind the newest highwater marks heard of, in all (bytes)."""
         return sum(one.lag for one in self._logs.values())
+
+    @property
+    def gates(self) -> LogGates:
+        """What is known of the topic's generations."""
+        assert self._reading.gates is not None, "the subscription was opened without them"
+        return self._reading.gates
 
     # --- messages ----------------------------------------------------------------------
 

@@ -393,6 +393,7 @@ class FollowerConnection(Service):
             records_epoch=epoch,
             records=records,
             highwater=highwater,
+            generation=log.generation,
         )
         trace = self._environment.trace
         if trace is not None:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.position import Anchor
+from octopi.roles.broker.reading_bounds import ReadBound
 from octopi.roles.broker.tail_broadcast import ReadLog
 from octopi.storage.time_slices import Slices
 
@@ -21,6 +22,14 @@ class LocalStream(ReadLog, Protocol):
     topic_id: TopicId
     delivered_bytes: int
     """The bytes that consumers were sent."""
+
+    @property
+    def generation(self) -> int:
+        """The generation of the topic that is in force, as far as this broker knows; 0: there never
+        was another one than the first."""
+
+    def bound(self, generation: int) -> ReadBound | None:
+        """How far a reader may read that knows the topic up to *generation*; None: all."""
 
     @property
     def name(self) -> TopicName:

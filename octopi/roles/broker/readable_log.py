@@ -26,6 +26,7 @@ from octopi.replication.partition_replica import PartitionReplica
 from octopi.roles.broker.flusher import FlushListener
 from octopi.roles.broker.kept_start import NOTHING_KEPT
 from octopi.roles.broker.log_files import with_shared_options
+from octopi.roles.broker.reading_bounds import ReadBound, ReadingBounds
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.newest_records import NewestRecords
 from octopi.storage.segmented_log import SegmentedLog
@@ -50,6 +51,7 @@ class ReadableLog:
 
     # A broker may have many thousands of logs; a dictionary of attributes for each would be large.
     __slots__ = (
+        "_bounds",
         "_files",
         "_proving",
         "_published",
@@ -68,6 +70,7 @@ class ReadableLog:
         self.topic = with_shared_options(topic)
         self.topic_id = TopicId(topic.topic_id)
         self.partition = partition
+        self._bounds = ReadingBounds(topic, partition)
         self.epoch = NO_EPOCH
         """The epoch of the leader that this broker is, or follows in agreement; 0: consumers are
         not served from this log."""
@@ -90,6 +93,22 @@ class ReadableLog:
     def name(self) -> TopicName:
         """The topic."""
         return TopicName(self.topic.topic)
+
+    # --- generations of the topic -----------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """The generation of the topic that is in force, as far as this broker knows; 0: there never
+        was another one than the first."""
+        return self.state.generation
+
+    def bound(self, generation: int) -> ReadBound | None:
+        """How far a reader may read that knows the topic up to *generation*; None: all."""
+        return self._bounds.of(generation)
+
+    def received(self, offset: Offset, generation: int) -> None:
+        """Records at *offset* came from a leader that knows *generation* to be in force."""
+        self._bounds.received(offset, generation, self.generation)
 
     # --- waiting for more ----------------------------------------------------------------
 

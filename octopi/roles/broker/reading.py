@@ -17,6 +17,7 @@ from octopi.identifiers import Offset, PartitionId
 from octopi.limits import FETCH_BYTES_DEFAULT, POSITION_REPORT_INTERVAL_S
 from octopi.roles.broker.local_log import LocalLog
 from octopi.roles.broker.local_stream import LocalStream
+from octopi.roles.broker.reading_bounds import stale_reader
 from octopi.roles.broker.services.context import NOT_SERVED, ServiceContext
 from octopi.roles.broker.tail_broadcast import EncodedDelivery
 from octopi.transport.peer_names import connection_name
@@ -43,6 +44,8 @@ class Reading:
         """The epoch of the leader whose log was compared with what the subscriber was sent."""
         self._anchor: str = message.anchor
         """The subscriber's anchor for `position`; empty if it isn't known."""
+        self._generation = message.generation
+        """The subscriber knows the topic up to this generation."""
         self._is_proven = message.proven
         """Whether the subscriber computes digests itself; then its deliveries are its own."""
         self._credit = message.credit
@@ -166,6 +169,9 @@ class Reading:
         """See `octopi.roles.broker.tail_broadcast.Reader`."""
         if self._log.epoch != self._epoch or not self.position < delivery.end <= self._credit:
             return False
+        bound = self._log.bound(self._generation)
+        if bound is not None and delivery.end > bound.end:
+            return False
         if not self._connection.try_send_encoded(delivery.data, now):
             return False
         self._log.delivered_bytes += delivery.end - self.position
@@ -176,12 +182,13 @@ class Reading:
     async def _deliver(self) -> None:
         while True:
             self._check_leader()
-            if self.position >= min(self._credit, self._log.highwater):
+            self._check_generation()
+            if self.position >= self._until:
                 await self._wait()
                 await trio.lowlevel.checkpoint_if_cancelled()  # it may have been stopped meanwhile
                 continue
             turn = await allowed(self._connection.turn)
-            room = min(self._credit - self.position, FETCH_BYTES_DEFAULT)
+            room = min(self._until - self.position, FETCH_BYTES_DEFAULT)
             outbox = self._connection.outbox
             # With that much room left, a single record that is larger does no harm.
             least_bytes = 1 if outbox.has_ample(room) else self._log.read_bytes_min(self.position)
@@ -195,7 +202,7 @@ class Reading:
             except NeedsTimeError:
                 await self._log.prove(self.position)
                 continue
-            if self.position < min(self._credit, self._log.highwater):
+            if self.position < self._until:
                 await trio.lowlevel.checkpoint()  # let other tasks run between two reads
 
     def _check_leader(self) -> None:
@@ -207,7 +214,28 @@ class Reading:
             self._log.check_anchor(self.position, self._anchor)
             self._epoch = self._log.epoch
 
+    def _check_generation(self) -> None:
+        """Check that the topic has nothing behind `position` that belongs to another list of
+        partitions than the subscriber knows.
+
+        Raises:
+          RefusedError: STALE_ROUTE; to clients of earlier versions UNSUPPORTED_VERSION.
+        """
+        bound = self._log.bound(self._generation)
+        if bound is not None and bound.is_sealed and self.position >= bound.end:
+            raise stale_reader(self._connection.version, self.topic)
+
+    @property
+    def _until(self) -> Offset:
+        """The records below this offset can be sent."""
+        until = min(Offset(self._credit), self._log.highwater)
+        bound = self._log.bound(self._generation)
+        return until if bound is None else min(until, bound.end)
+
     def _deliver_next(self, room_bytes: int) -> None:
+        room_bytes = min(room_bytes, max(0, self._until - self.position))
+        if not room_bytes:
+            return  # the topic got other partitions meanwhile
         records = self._log.read(self.position, room_bytes)
         if not records:
             return  # what another leader has committed doesn't reach there yet
@@ -224,7 +252,8 @@ class Reading:
 
     async def _wait(self) -> None:
         """Wait until there are records that the fan-out doesn't send."""
-        if self.position >= self._log.highwater and not self._is_proven:
+        at_tail = self.position >= self._log.highwater
+        if at_tail and not self._is_proven:
             self._readers.tail_broadcast.join(self._log, self)
             try:
                 await self._idle.park()

@@ -183,6 +183,8 @@ class ReplicaDriver:
           RefusedError: if the records are not valid, so they changed on the way.
         """
         found = scan_replicated(message)
+        if (log := self.logs.get(TopicId(message.topic_id))) is not None:
+            log.received(message.offset, message.generation)
         self.submit(lambda: self.machine.receive(message, found))
 
     def add_log(self, log: LocalLog) -> None:

@@ -60,6 +60,10 @@ class ReadLog(Protocol):
     epoch: Epoch
 
     @property
+    def generation(self) -> int:
+        """When this changes, readers look up how far they may read."""
+
+    @property
     def highwater(self) -> Offset:
         """Readers are sent the records below this offset."""
 
@@ -173,6 +177,7 @@ class _TailReaders:
         self._messages: dict[tuple[Offset, int], EncodedDelivery] = {}
         """Deliveries by position and reading number, up to the highwater mark `_until`."""
         self._until = Offset(0)
+        self._generation = log.generation
 
     @property
     def is_due(self) -> bool:
@@ -180,11 +185,18 @@ class _TailReaders:
         return self._has_news or bool(self._round)
 
     def wake(self) -> None:
-        """The highwater mark has moved, or the log isn't served any more."""
+        """The highwater mark has moved, the log isn't served any more, or its topic got other
+        partitions."""
+        log = self._log
+        if log.generation != self._generation:
+            self._generation = log.generation
+            for reader in list(self.readers):
+                self._tail_broadcast.leave(log, reader)
+                reader.wake()
+            return
         if self.is_due:
             self._has_news = True
             return
-        log = self._log
         if log.epoch and log.highwater == self._until:
             return  # there are new records, but they are not committed
         if len(self.readers) <= _READERS_AT_ONCE_MAX:

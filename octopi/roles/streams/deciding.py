@@ -21,6 +21,7 @@ from octopi.limits import HTTP_BODY_BYTES_MAX
 from octopi.model import StreamDefinition, TopicRecord
 from octopi.roles.streams import exchange
 from octopi.roles.streams.exchange import ANYWHERE, FORK, INITIAL, NO_STORE, StreamCaller
+from octopi.roles.streams.fixed_lists import check_fixed_list
 from octopi.roles.streams.forwarding import asked_host
 from octopi.security.grants import Verb
 from octopi.security.quotas import Creator
@@ -347,7 +348,9 @@ def _chosen(record: TopicRecord, partition: str) -> PartitionId:
 
     Raises:
       StreamProblem: if it names none of the topic, or the topic has several and it names none.
+      RefusedError: see `check_fixed_list`.
     """
+    check_fixed_list(record)
     numbers = ", ".join(str(one) for one in record.partitions[:20])
     if not partition:
         if len(record.partitions) > 1:

@@ -73,6 +73,16 @@ class StreamLog:
         self._read_last = (Offset(-1), NO_ANCHOR)
         """Where the last read began, and the anchor behind it."""
 
+    # --- generations of the topic --------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """0: a topic in memory keeps its partition."""
+        return 0
+
+    def bound(self, generation: int) -> None:
+        """None: all can be read."""
+
     # --- waiting for more ----------------------------------------------------------------
 
     def add_waker(self, wake: Callable[[], None]) -> None:

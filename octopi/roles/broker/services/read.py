@@ -13,6 +13,7 @@ from octopi.errors import NeedsTimeError, NotLeaderError, RefusedError, Status
 from octopi.identifiers import Offset
 from octopi.limits import BATCH_BYTES_MAX, FETCH_WAIT_S_MAX, WAITING_FETCHES_MAX
 from octopi.roles.broker.local_stream import LocalStream
+from octopi.roles.broker.reading_bounds import stale_reader
 from octopi.roles.broker.services.context import NOT_SERVED, ServiceContext
 from octopi.storage.brief_lock import BriefLock
 from octopi.storage.time_slices import Slices, in_turns
@@ -141,7 +142,11 @@ class ReadService(Service):
         are none yet."""
         offset = Offset(message.offset)
         log.check_anchor(offset, message.anchor)
-        records = log.read(offset, room_bytes)
+        if (bound := log.bound(message.generation)) is not None:
+            if bound.is_sealed and offset >= bound.end:
+                raise stale_reader(self._connection.version, log.name)
+            room_bytes = min(room_bytes, max(0, bound.end - offset))
+        records = log.read(offset, room_bytes) if room_bytes else b""
         if not (records or last or message.wait_ms == 0):
             return False
         anchor = log.anchor_behind(offset) if records else log.anchor_before(offset)
@@ -169,7 +174,12 @@ class ReadService(Service):
 
         def wake() -> None:
             # The log also wakes this for appends of which nothing is committed yet.
-            if log.highwater > message.offset or not log.epoch:
+            bound = log.bound(message.generation)
+            if bound is not None and message.offset >= bound.end:
+                has_news = bound.is_sealed
+            else:
+                has_news = log.highwater > message.offset
+            if has_news or not log.epoch:
                 arrived.set()
 
         log.add_waker(wake)

@@ -28,6 +28,7 @@ from octopi.roles.broker.subscriptions import answers
 from octopi.roles.broker.subscriptions.broker_subscriptions import BrokerSubscriptions
 from octopi.roles.broker.subscriptions.led_log import lag_ms
 from octopi.roles.broker.subscriptions.led_partition import Call
+from octopi.roles.broker.subscriptions.topic_partitions import check_partitions
 from octopi.security.authorization import not_granted
 from octopi.security.grants import Verb
 from octopi.subscriptions import effects as e
@@ -52,9 +53,9 @@ _Request = (
 )
 
 _PAGE_COUNT: Final = 200
-"""Subscriptions that one answer lists, at most."""
+"""Subscriptions that one answer lists."""
 _PAGE_PARTITIONS: Final = 10_000
-"""The same for the partitions that these name together."""
+"""The partitions that these name together."""
 
 
 class SubscriptionService(Service):
@@ -113,11 +114,7 @@ class SubscriptionService(Service):
 
     def _create(self, message: m.CreateSubscription) -> None:
         log = self._log(message.topic, message.partition, message.topic_id)
-        if message.partitions != log.topic.partitions:
-            raise RefusedError(
-                f"topic {message.topic} has the partitions {log.topic.partitions[:20]}",
-                Status.INVALID_OPTION,
-            )
+        check_partitions(message, log.topic)
         self._ask(
             message,
             lambda machine, session, now: machine.create_subscription(
@@ -143,13 +140,14 @@ class SubscriptionService(Service):
 
     def _list(self, message: m.ListSubscriptions) -> None:
         log = self._log(message.topic, message.partition)
-        count = min(_PAGE_COUNT, _PAGE_PARTITIONS // len(log.topic.partitions), message.count_max)
+        of_each = len(log.topic.log_partitions)
+        count = max(1, min(_PAGE_COUNT, _PAGE_PARTITIONS // of_each, message.count_max))
         self._ask(
             message,
             lambda machine, session, _: machine.list_subscriptions(
-                session, log.topic_id, message.after, max(1, count)
+                session, log.topic_id, message.after, count
             ),
-            count=max(1, count),
+            count=count,
         )
 
     def _finish(self, message: m.FinishSubscription) -> None:
@@ -306,9 +304,11 @@ class SubscriptionService(Service):
         self._ask_by_id(message, lambda one, session, _: one.delete_marks(session, message.sid))
 
     def _describe_marks(self, message: m.DescribeMarks) -> None:
-        log = self._log(message.topic, message.partition)
-        log.require_end()
-        self._ask_by_id(message, lambda one, session, _: one.describe_marks(session, message.sid))
+        self._log(message.topic, message.partition).require_end()
+        sid, later = message.sid, message.confirmed
+        self._ask_by_id(
+            message, lambda one, session, now: one.describe_marks(session, sid, now, later)
+        )
 
     # --- asking --------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from octopi.roles.broker.streams.content import (
 )
 from octopi.roles.streams import exchange
 from octopi.roles.streams.exchange import ANYWHERE, NO_STORE, StreamCaller
+from octopi.roles.streams.fixed_lists import check_fixed_list
 from octopi.streams import content_types, offsets, sse
 from octopi.streams.cursors import cursor
 from octopi.streams.definitions import content_type_of, expiry_headers
@@ -152,6 +153,7 @@ class StreamReader:
             self._clock, memory, OUTBOX, _memory_of_page(log, begin, HTTP_PAGE_BYTES)
         )
         found = await page(log, begin, HTTP_PAGE_BYTES)
+        check_fixed_list(log.topic)  # what was read before that is of the first list
         content_type = content_type_of(log.topic.stream)
         if content_types.is_json(content_type):
             body = array_of(found.values)
@@ -189,6 +191,7 @@ class StreamReader:
                 with self._clock.timeout(LONG_POLL_S):
                     while log.highwater <= begin and not is_closed(log) and log.epoch:
                         await news.wait()
+                        check_fixed_list(log.topic)
             finally:
                 news.close()
         if not log.epoch:
@@ -238,6 +241,7 @@ class StreamReader:
                     await exchange.room(self._clock, memory, OUTBOX, size_bytes)
                     try:
                         event, end = await self._events.next(log, content_type, at, SSE_PAGE_BYTES)
+                        check_fixed_list(log.topic)
                         log.delivered_bytes += end - at
                         at, is_first = end, False
                         closed = is_closed(log) and at >= log.highwater
@@ -264,6 +268,7 @@ class StreamReader:
                 if at >= log.highwater:
                     with self._clock.timeout(max(0.0, ends_at - self._clock.now())):
                         await news.wait()
+                    check_fixed_list(log.topic)
         finally:
             news.close()
 

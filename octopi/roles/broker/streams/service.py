@@ -22,6 +22,7 @@ from octopi.roles.broker.streams.expiry import Expiry
 from octopi.roles.broker.streams.reading import ReaderCounts, StreamReader
 from octopi.roles.streams import exchange
 from octopi.roles.streams.exchange import ANYWHERE, FORK, INITIAL, NO_STORE, StreamCaller
+from octopi.roles.streams.fixed_lists import check_fixed_list
 from octopi.roles.streams.forwarding import PAUSE_S, forward, hops_of, look_again
 from octopi.security.grants import Verb
 from octopi.streams import content_types, forks, paths
@@ -111,6 +112,7 @@ class BrokerStreams:
 
         Raises:
           StreamProblem: if *partition* names none, or the topic has several and it names none.
+          RefusedError: see `check_fixed_list`.
         """
         logs = self._manager.store.logs
         found = None
@@ -120,6 +122,7 @@ class BrokerStreams:
                 break
         if found is None:
             return None
+        check_fixed_list(found.topic)
         partitions = found.topic.partitions
         if not partition:
             if len(partitions) > 1:

@@ -214,7 +214,16 @@ class PartitionQueues:
 
     async def _feed_some(self, queue: LogQueue, log: LocalLog) -> None:
         begin = queue.queue.read_end
-        if begin >= log.highwater:
+        bound = log.bound(1)
+        if bound is not None and bound.is_sealed and begin >= bound.end:
+            reason = (
+                f"topic {log.name} got other partitions, and a queue can't deal the messages "
+                "behind the end of its first ones: read them with `client.consumer`, or with a "
+                "subscription of mode exclusive or failover"
+            )
+            status, now = Status.UNSUPPORTED_VERSION, self._environment.clock.now()
+            self._owner.perform(self._owner.machine.end_queue(queue.sid, status, reason, now))
+        if begin >= (log.highwater if bound is None else min(log.highwater, bound.end)):
             wait = self._fed[queue.sid] = _FeedWait(begin)
             try:
                 await wait.until_more(log)
@@ -224,7 +233,10 @@ class PartitionQueues:
         await log.prove(begin)
         if queue.queue.read_end != begin:
             return  # it was reset meanwhile
-        records = log.read(begin, FETCH_BYTES_DEFAULT)
+        size_bytes = FETCH_BYTES_DEFAULT
+        if (bound := log.bound(1)) is not None:
+            size_bytes = min(size_bytes, max(0, bound.end - begin))
+        records = log.read(begin, size_bytes) if size_bytes else b""
         messages = _messages(records, begin, queue)
         now = self._environment.clock.now()
         self._owner.perform(self._owner.machine.feed(queue.sid, messages, now))

@@ -1,0 +1,89 @@
+"""How far readers get by what a broker knows of a topic's generations."""
+
+from __future__ import annotations
+
+import pytest
+
+from octopi.errors import Status
+from octopi.generation_record import Generation
+from octopi.identifiers import Offset, PartitionId
+from octopi.model import TopicOptions, TopicRecord
+from octopi.roles.broker.reading_bounds import ReadBound, ReadingBounds, stale_reader
+
+ONE = TopicRecord("orders", "0" * 16, [0, 1], TopicOptions())
+TWO = TopicRecord(
+    "orders",
+    "0" * 16,
+    [0, 1, 2, 3],
+    TopicOptions(),
+    generations=[
+        Generation(1, [0, 1], "in_force", [10, 20]),
+        Generation(2, [0, 1, 2, 3], "in_force"),
+    ],
+)
+FOUR = TopicRecord(
+    "orders",
+    "0" * 16,
+    [4, 1, 2, 3],
+    TopicOptions(),
+    generations=[
+        Generation(1, [0, 1], "in_force", [10, 20]),
+        Generation(2, [0, 1, 2, 3], "in_force", [30, 40, 50, 60]),
+        Generation(3, [0, 1], "cancelled"),
+        Generation(4, [4, 1, 2, 3], "in_force"),
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "generation", "end"),
+    [
+        (ONE, 0, 0, None),
+        (TWO, 0, 0, 10),
+        (TWO, 1, 1, 20),
+        (TWO, 0, 2, None),
+        (TWO, 2, 1, None),
+        (FOUR, 0, 1, 10),
+        (FOUR, 0, 2, 30),
+        (FOUR, 0, 4, None),
+        (FOUR, 2, 1, 50),
+        (FOUR, 2, 3, None),
+        (FOUR, 4, 1, None),
+    ],
+)
+def test_a_reader_gets_the_messages_of_the_newest_generation_that_it_knows(
+    topic: TopicRecord, partition: int, generation: int, end: int | None
+) -> None:
+    bound = ReadingBounds(topic, PartitionId(partition)).of(generation)
+    assert bound == (None if end is None else ReadBound(Offset(end), is_sealed=True))
+
+
+def test_a_replica_that_was_not_told_of_a_generation_shows_none_of_its_messages() -> None:
+    bounds = ReadingBounds(ONE, PartitionId(0))
+    bounds.received(Offset(5), 0, 0)
+    assert bounds.of(0) is None
+    bounds.received(Offset(12), 2, 0)
+    bounds.received(Offset(15), 2, 0)
+    assert bounds.of(1) == ReadBound(Offset(12), is_sealed=False), "it may lie before the end"
+    assert bounds.of(2) is None, "this reader knows more than the broker"
+    bounds.known(TWO, PartitionId(0))
+    assert bounds.of(1) == ReadBound(Offset(10), is_sealed=True)
+    bounds.received(Offset(17), 2, 2)
+    assert bounds.of(2) is None
+
+
+def test_a_record_of_an_earlier_generation_shows_no_messages_of_a_later_one() -> None:
+    bounds = ReadingBounds(ONE, PartitionId(1))
+    bounds.received(Offset(45), 4, 0)
+    bounds.known(TWO, PartitionId(1))
+    assert bounds.of(2) == ReadBound(Offset(45), is_sealed=False)
+    bounds.known(FOUR, PartitionId(1))
+    assert bounds.of(2) == ReadBound(Offset(40), is_sealed=True)
+    assert bounds.of(4) is None
+
+
+def test_a_client_of_an_earlier_version_is_told_in_words_why_its_reading_ends() -> None:
+    assert stale_reader(2, "orders").status is Status.STALE_ROUTE
+    old = stale_reader(1, "orders")
+    assert old.status is Status.UNSUPPORTED_VERSION
+    assert "install the version of the nodes" in str(old)
