@@ -74,7 +74,7 @@ async def stored(url: str) -> dict[bytes, list[int]]:
     position: dict[int, Offset] = {}
     async with octopi.connect(url) as client:
         for generation in (await client.describe_topic("orders")).generations:
-            ends = generation.sealed or [2**62] * len(generation.partitions)
+            ends = generation.sealed or [Offset(2**62)] * len(generation.partitions)
             for partition, end in zip(generation.partitions, ends, strict=True):
                 at, highwater = position.get(partition, Offset(0)), 2**62
                 while at < min(end, highwater):
@@ -96,7 +96,15 @@ async def fetched(client: octopi.Client, partition: PartitionId, at: Offset) -> 
         (place,) = [one for one in places if one.partition == partition]
         try:
             async with connection_to(place.leader_address) as leader:
-                question = m.Fetch(leader.next_request(), "orders", partition, at, 10**6, 0)
+                question = m.Fetch(
+                    leader.next_request(),
+                    "orders",
+                    partition,
+                    at,
+                    10**6,
+                    0,
+                    generation=info.generations[-1].number,
+                )
                 return await leader.request(question, m.Fetched, 10)
         except (RefusedError, UnreachableError, ConnectionLostError):
             await trio.sleep(0.2)

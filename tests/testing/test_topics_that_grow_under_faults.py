@@ -117,7 +117,7 @@ class Running:
         found: dict[bytes, list[int]] = {}
         position: dict[int, Offset] = {}
         for generation in (await client.describe_topic(topic)).generations:
-            ends = generation.sealed or [2**62] * len(generation.partitions)
+            ends = generation.sealed or [Offset(2**62)] * len(generation.partitions)
             # New logs first: an old one may be read later than they are, if that is allowed.
             pairs = [*zip(generation.partitions, ends, strict=True)]
             for partition, end in reversed(pairs):
@@ -152,7 +152,8 @@ class Running:
                         environment, place.leader_address, CLIENT, "test"
                     )
                     await tasks.start(leader.run, lambda message: None)
-                    question = m.Fetch(leader.next_request(), topic, partition, at, 10**6, 0)
+                    request, newest = leader.next_request(), info.generations[-1].number
+                    question = m.Fetch(request, topic, partition, at, 10**6, 0, generation=newest)
                     answer = await leader.request(question, m.Fetched, 5)
                     await leader.close()
                     tasks.cancel_scope.cancel()
