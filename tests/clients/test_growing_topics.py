@@ -53,7 +53,7 @@ async def in_order(world: World, key: bytes) -> list[bytes]:
     values: list[bytes] = []
     position: dict[int, int] = {}
     for generation in info.generations:
-        ends = generation.sealed or [2**62] * len(generation.partitions)
+        ends = generation.sealed or [Offset(2**62)] * len(generation.partitions)
         for partition, end in zip(generation.partitions, ends, strict=True):
             begin, position[partition] = position.get(partition, 0), end
             values += [
@@ -177,7 +177,7 @@ async def test_a_condition_counts_in_the_log_that_a_key_still_has(
             for key in KEYS:
                 end = (await producer.send("orders", b"0", key=key, expected_end=end)).next_offset
             info = await client.admin.grow_topic("orders", 2)
-            outcomes = []
+            outcomes: list[int] = []
             for key in KEYS:
                 with suppress(octopi.ConditionFailedError):
                     receipt = await producer.send("orders", b"1", key=key, expected_end=end)

@@ -74,7 +74,7 @@ async def stored(url: str) -> dict[bytes, list[int]]:
     position: dict[int, Offset] = {}
     async with octopi.connect(url) as client:
         for generation in (await client.describe_topic("orders")).generations:
-            ends = generation.sealed or [2**62] * len(generation.partitions)
+            ends = generation.sealed or [Offset(2**62)] * len(generation.partitions)
             for partition, end in zip(generation.partitions, ends, strict=True):
                 at, highwater = position.get(partition, Offset(0)), 2**62
                 while at < min(end, highwater):

@@ -117,7 +117,7 @@ class Running:
         found: dict[bytes, list[int]] = {}
         position: dict[int, Offset] = {}
         for generation in (await client.describe_topic(topic)).generations:
-            ends = generation.sealed or [2**62] * len(generation.partitions)
+            ends = generation.sealed or [Offset(2**62)] * len(generation.partitions)
             # New logs first: an old one may be read later than they are, if that is allowed.
             pairs = [*zip(generation.partitions, ends, strict=True)]
             for partition, end in reversed(pairs):
