@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from threading import get_ident
 from typing import Final
 
-from octopi.simulation.kernel import driver
 from octopi.simulation.kernel.host import ProcessLife
+from octopi.simulation.kernel.owners import OWNER
 
 _LIBRARY: Final = "octopi"
 
@@ -32,7 +32,7 @@ class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if get_ident() != self._thread:
             return  # other threads aren't part of the run
-        life = driver.OWNER.get()
+        life = OWNER.get()
         self._take(life if isinstance(life, ProcessLife) else None, record)
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import trio
 
-from octopi.simulation.kernel.driver import OWNER
 from octopi.simulation.kernel.host import ProcessLife
+from octopi.simulation.kernel.owners import OWNER
 from octopi.simulation.network.network import Network
 from octopi.simulation.network.streams import SimulatedListener, SimulatedStreams
 from octopi.testing.errors import MisuseError

@@ -13,8 +13,8 @@ from typing import Final
 
 import trio
 
-from octopi.simulation.kernel.driver import OWNER
 from octopi.simulation.kernel.host import ProcessLife
+from octopi.simulation.kernel.owners import OWNER
 
 _NO_TEST: Final = frozenset(
     {"octopi", "trio", "outcome", "contextlib", "pytest_trio", "trio_websocket"}

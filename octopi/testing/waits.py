@@ -24,6 +24,7 @@ import attrs
 
 from octopi.simulation.kernel import driver
 from octopi.simulation.kernel.host import NodeDead, ProcessLife, SimulatedHost
+from octopi.simulation.kernel.owners import OWNER
 from octopi.simulation.kernel.world import World
 from octopi.testing.errors import MisuseError
 from octopi.testing.stuck_tasks import is_of_test
@@ -93,7 +94,7 @@ class WaitSteps:
         wait = self._waiting.get(task)
         if wait is None:
             return None
-        life = task.context[driver.OWNER]
+        life = task.context[OWNER]
         assert isinstance(life, ProcessLife)
         if not life.is_over:
             self._note(life, f"{AFTER}{wait.line}")
@@ -101,7 +102,7 @@ class WaitSteps:
 
     def has_run(self, task: Task) -> None:
         """See `TaskWatcher`."""
-        life = task.context.get(driver.OWNER)
+        life = task.context.get(OWNER)
         if not isinstance(life, ProcessLife) or not self._is_watched(life.host.name):
             return
         known, wait = self._waiting.get(task), _wait_of(task)

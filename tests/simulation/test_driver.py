@@ -20,6 +20,7 @@ from octopi.simulation.kernel.driver import (
     SpinningError,
     private_problem,
 )
+from octopi.simulation.kernel.owners import OWNER
 from octopi.simulation.kernel.schedule import Fifo
 from octopi.simulation.kernel.trio_names import TRIO_VERSIONS_KNOWN
 from octopi.simulation.kernel.world import World
@@ -35,7 +36,7 @@ class Owner:
         """Run *task* as one of this owner's."""
 
         async def owned() -> None:
-            driver.OWNER.set(self)
+            OWNER.set(self)
             await task()
 
         nursery.start_soon(owned)

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 DOCUMENT = Path(__file__).parents[2] / "docs/testing.md"
-BLOCKS = re.findall(
-    r"^```(python|console)\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL
-)
+TUTORIAL = DOCUMENT.parent / "testing/lost-update.md"
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCKS = BLOCK.findall(TUTORIAL.read_text())
+REFERENCE = BLOCK.findall(DOCUMENT.read_text())
 FILE = re.compile(r"# (\w+\.py)\n")
 COMMAND = re.compile(r"\$ ((?:\w+=\S+ )*)pytest (\S+)\n")
 SEED = re.compile(r"(?<=OCTOPI_TEST_SEED=)\d+")
@@ -78,7 +79,7 @@ class Reader:
 
 EXAMPLES = DOCUMENT.parent / "examples"
 PROGRAMS = [text for kind, text in BLOCKS if kind == "python"]
-COMMANDS = [text for kind, text in BLOCKS if kind == "console" and "docs/examples" not in text]
+COMMANDS = [text for kind, text in BLOCKS if kind == "console"]
 
 
 def test_the_programs_of_the_tutorial_find_replay_and_fix_the_bug() -> None:
@@ -90,8 +91,7 @@ def test_the_programs_of_the_tutorial_find_replay_and_fix_the_bug() -> None:
 @pytest.mark.timeout(300)
 def test_the_tutorial_prints_the_output_that_it_shows(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
-    last = BLOCKS.index(("console", COMMANDS[-1]))
-    for kind, text in BLOCKS[: last + 1]:
+    for kind, text in BLOCKS:
         if kind == "python":
             reader.write(text)
         else:
@@ -102,8 +102,7 @@ def test_the_tutorial_prints_the_output_that_it_shows(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_all_other_programs_of_the_document_work(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
-    last = BLOCKS.index(("console", COMMANDS[-1]))
-    for kind, text in BLOCKS[last + 1 :]:
+    for kind, text in REFERENCE:
         if kind == "python":
             reader.write(text)
     output = reader.pytest()
@@ -113,7 +112,7 @@ def test_all_other_programs_of_the_document_work(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_examples_beside_the_document_work(tmp_path: Path) -> None:
-    (expected,) = [text for _, text in BLOCKS if text.startswith("$ pytest docs/examples")]
+    (expected,) = [text for _, text in REFERENCE if text.startswith("$ pytest docs/examples")]
     for file in EXAMPLES.glob("test_*.py"):
         assert f"examples/{file.name}" in DOCUMENT.read_text()
         (tmp_path / file.name).write_text(file.read_text())

@@ -331,7 +331,7 @@ def test_an_unknown_option_is_refused() -> None:
 
 def test_a_test_that_uses_the_real_world_fails_with_the_place() -> None:
     async def scene(cluster: Cluster) -> None:
-        await trio.open_tcp_stream("127.0.0.1", 7000)
+        await trio.socket.socket().connect(("127.0.0.1", 7000))
 
     with pytest.raises(OutsideReachedError, match="socket"):
         octopi.testing.run(scene)

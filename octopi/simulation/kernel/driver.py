@@ -18,14 +18,14 @@ import gc
 import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from contextvars import ContextVar
 from enum import Enum
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
 from octopi.simulation.kernel import sandbox
+from octopi.simulation.kernel.owners import OWNER, Parkable
 from octopi.simulation.kernel.schedule import OrderOfOneThread, Schedule
 from octopi.simulation.kernel.task_watching import (
     Instruments,
@@ -57,18 +57,6 @@ class How(Enum):
     """This module turns Trio's loop, by private names."""
     PUBLIC = "public"
     """Trio turns its loop itself."""
-
-
-class Parkable(Protocol):
-    """An owner of tasks, which can be paused or ended together with them."""
-
-    is_paused: bool
-    scope: trio.CancelScope
-    """The cancel scope of its tasks."""
-
-
-OWNER: ContextVar[Parkable | None] = ContextVar("OWNER", default=None)
-"""The owner of a task, and of all tasks that it starts; None: no owner."""
 
 
 class DeadlockError(Exception):

@@ -21,6 +21,7 @@ from octopi.simulation.disk.disk import SimulatedDisk
 from octopi.simulation.disk.image import Fate
 from octopi.simulation.invariants.queue_bounds import Sizes
 from octopi.simulation.kernel import driver
+from octopi.simulation.kernel.owners import OWNER
 from octopi.simulation.kernel.world import World
 
 EPOCH_MS: Final = 1_767_225_600_000
@@ -123,7 +124,7 @@ class HostRandomness:
 
 
 class ProcessLife:
-    """One run of a program on a host; its tasks have it as their `driver.OWNER`."""
+    """One run of a program on a host; its tasks have it as their `OWNER`."""
 
     def __init__(self, host: SimulatedHost, number: int) -> None:
         self.host = host
@@ -216,7 +217,7 @@ class SimulatedHost:
         return life
 
     async def _live(self, life: ProcessLife, program: Program) -> None:
-        driver.OWNER.set(life)
+        OWNER.set(life)
         try:
             with life.scope:
                 async with trio.open_nursery() as tasks:

@@ -22,6 +22,7 @@ from typing import Any, Final, NoReturn, Protocol, TypeVar
 import trio
 
 from octopi.simulation.kernel.entropy import seeded
+from octopi.simulation.kernel.owners import OWNER
 from octopi.simulation.kernel.wall_dates import virtual_dates
 from octopi.simulation.kernel.world import World
 
@@ -182,8 +183,6 @@ def _replaced(owner: ModuleType | type, stand_ins: dict[str, Callable[..., Any]]
 def _host_clocks(guard: Sandbox) -> tuple[Callable[[bool], float], Callable[[bool], float]]:
     """What wall clocks and monotonic clocks show (s); with true: on the host of the running task,
     if there is one."""
-    from octopi.simulation.kernel.driver import OWNER
-
     world = guard.world
 
     def clock(of_host: bool) -> HostTime | None:
