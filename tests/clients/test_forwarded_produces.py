@@ -217,10 +217,14 @@ async def test_a_client_can_not_pass_anything_on_itself(autojump_clock: MockCloc
         assert error.status is Status.WRONG_ENDPOINT
 
 
+@pytest.mark.parametrize(
+    ("limit", "bound"),
+    [("FORWARDS_IN_FLIGHT_MAX", 3), ("FORWARDS_IN_FLIGHT_BYTES_MAX", 3 * len(batch(0, b"x")))],
+)
 async def test_a_broker_has_a_bound_of_what_it_has_passed_on(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, limit: str, bound: int
 ) -> None:
-    monkeypatch.setattr("octopi.roles.broker.forwarded_produces.FORWARDS_IN_FLIGHT_MAX", 3)
+    monkeypatch.setattr(f"octopi.roles.broker.forwarded_produces.{limit}", bound)
     async with three_brokers() as world:
         partition = await led_by(world, BROKERS[1])
         with world.net.hang(BROKERS[1]):
@@ -242,6 +246,24 @@ async def test_a_broker_has_a_bound_of_what_it_has_passed_on(
                 assert not STATUS_MEANINGS[Status.ANSWER_LOST].before_append
         async with forwarding(world) as producer:  # the places are free again
             await producer.send("orders", b"y", partition=partition)
+
+
+async def test_a_leader_takes_only_so_many_from_one_broker(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with three_brokers() as world:
+        monkeypatch.setattr("octopi.roles.broker.forwarded_produces.FORWARDS_IN_FLIGHT_MAX", 2)
+        partition = await led_by(world, BROKERS[1])
+        answers: list[object] = []
+        with world.net.hang(BROKERS[0]), world.net.hang(BROKERS[2]):  # nothing is committed
+            async with peer(world, BROKERS[1]) as opened:
+                for number in range(3):
+                    message = m.Produce(number, "orders", partition, batch(number, b"x"))
+                    forward = m.Forward(opened.next_request(), encode(message))
+                    opened.ask(forward, answers.append)
+                await trio.sleep(0.1)
+        [refused] = [one for one in answers if isinstance(one, m.Failure)]
+        assert refused.status == Status.TOO_MANY
 
 
 async def test_without_the_option_a_client_is_sent_to_the_leader(
