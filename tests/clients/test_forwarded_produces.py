@@ -17,6 +17,7 @@ from octopi.errors import (
     NotDeliveredError,
     Status,
 )
+from octopi.identifiers import PartitionId
 from octopi.limits import FORWARD_TIMEOUT_S, MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_node_connection
@@ -62,7 +63,7 @@ async def places(world: World) -> list[m.PartitionInfo]:
     return (await describe(world, "orders")).partitions
 
 
-async def led_by(world: World, url: str) -> int:
+async def led_by(world: World, url: str) -> PartitionId:
     return next(one.partition for one in await places(world) if one.leader_address == url)
 
 
