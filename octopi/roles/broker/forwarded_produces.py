@@ -190,10 +190,6 @@ class ForwardedProduceService(Service):
         self._connection = connection
         self._count = 0
 
-    def sizes(self) -> dict[str, int]:
-        """See `octopi.environment.Sized`."""
-        return {"forwarded here": self._count}
-
     def _take(self, forward: m.ForwardProduce) -> None:
         """Answer at once or later.
 
