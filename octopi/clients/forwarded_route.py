@@ -1,8 +1,8 @@
 """How a client that doesn't reach all brokers has its messages passed on to leaders.
 
-It sends each produce request to a broker among the servers that it was given; that one passes it on
-to the leader (`octopi.wire.messages.Produce.forward`).  So redirects are not followed: a broker
-that is named there may be out of reach.  If a request fails, the next server is tried.
+It sends each produce request to a broker among the servers that it was given.  That one passes it
+on to the leader (`forward` of `octopi.wire.producers.Produce`).  So redirects are not followed: a
+broker that is named there may be out of reach.  If a request fails, the next server is tried.
 """
 
 from __future__ import annotations

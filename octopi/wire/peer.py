@@ -64,9 +64,9 @@ class Ask:
     request is about.  A receiver that doesn't lead them all refuses to look at it."""
 
 
-@request("forward", PEER_TO_LEADER, needs=on_the_cluster(Verb.REPLICATE), since=2)
+@request("forward_produce", PEER_TO_LEADER, needs=on_the_cluster(Verb.REPLICATE), since=2)
 @attrs.frozen
-class Forward:
+class ForwardProduce:
     """Handle a client's request as the leader of its partition.  The sender doesn't lead it; it has
     checked that the client's token grants the request.  The receiver passes it on to nobody: if it
     doesn't lead either, the answer says so.  Answer: `Answer`; or `Failure`, if the receiver
@@ -80,7 +80,7 @@ class Forward:
 @answer("answer", DECIDER_TO_PEER)
 @attrs.frozen
 class Answer:
-    """Answer to `Ask` and `Forward`."""
+    """Answer to `Ask` and `ForwardProduce`."""
 
     request: int
     message: Annotated[bytes, AtMost(BATCH_BYTES_MAX)]

@@ -84,6 +84,7 @@ _WORKLOAD: Final[dict[str, str]] = {
     "members": "there is no durable subscription",
     "pipes": "there is no durable subscription",
     "named_producers": "no producer has a name",
+    "forwarding_producers": "all producers go to the leaders",
     "relay_topics": "all topics are in logs",
     "reopen_count": "no client is closed and opened again",
     "starts_late": "all consumers begin at the beginning",

@@ -231,13 +231,23 @@ class ClientLog:
         """A client of the cluster, for a block, that was told the nodes that the plan says."""
         return connect(self._servers(), environment=environment)
 
+    def forwarded(self, environment: Environment) -> AbstractAsyncContextManager[Client]:
+        """A client whose messages brokers pass on, for a block."""
+        brokers = self._shuffled_brokers()
+        return connect(brokers, environment=environment, on_wrong_node="forward")
+
     def _servers(self) -> list[str]:
         cluster, entrances = self.cluster, self.plan.workload.entrances
         if entrances == "register":
             return cluster.addresses
+        brokers = self._shuffled_brokers()
+        return brokers if entrances == "brokers" else [brokers[0], *cluster.addresses]
+
+    def _shuffled_brokers(self) -> list[str]:
+        cluster = self.cluster
         self._client_count += 1
         # A broker that is cut off for good answers nobody.
         names = [one.name for one in cluster.brokers if one.name != self.plan.cut_off]
         brokers = [cluster.address_of(name) for name in names]
         cluster.world.random("entrances", self._client_count).shuffle(brokers)
-        return brokers if entrances == "brokers" else [brokers[0], *cluster.addresses]
+        return brokers

@@ -171,6 +171,9 @@ class WorkloadOptions:
     """How many transactions each relay keeps of such a topic; None: the default of the product."""
     pipes: bool = False
     """Whether the members are those of a pipe to a topic of its own; in the modes with marks."""
+    forwarding_producers: int = 0
+    """How many of the producers, the last ones, have brokers pass their messages on to leaders;
+    named ones don't."""
 
 
 @attrs.frozen
@@ -279,6 +282,8 @@ class Plan:
             raise PlanError("leaderships move by load where there is a register")
         if self.workload.relay_topics and (self.founders or self.brokers < RELAYS_MIN):
             raise PlanError("topics in memory take a register and three brokers")
+        if self.workload.relay_topics and self.workload.forwarding_producers:
+            raise PlanError("messages for topics in memory are not passed on by `forward`")
         if self.workload.topic_partitions > self.partitions:
             raise PlanError("a topic has at most as many partitions as there are")
 

@@ -75,7 +75,8 @@ class ProducerProgram:
         """See `octopi.simulation.kernel.host.Program`."""
         client_log, workload = self._client_log, self._client_log.plan.workload
         await client_log.topics_made.wait()
-        async with client_log.connected(environment) as client:
+        connect = client_log.forwarded if self._is_forwarding else client_log.connected
+        async with connect(environment) as client:
             while self.sent_count < workload.records:
                 self._life += 1
                 randomness = client_log.cluster.world.random("producer", self._number, self._life)
@@ -111,6 +112,11 @@ class ProducerProgram:
     @property
     def _is_named(self) -> bool:
         return self._number <= self._client_log.plan.workload.named_producers
+
+    @property
+    def _is_forwarding(self) -> bool:
+        load = self._client_log.plan.workload
+        return self._number > load.producers - load.forwarding_producers and not self._is_named
 
     async def _send_some(
         self,

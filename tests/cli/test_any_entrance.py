@@ -109,3 +109,24 @@ def test_a_broker_without_its_register_says_so(program: Program, nodes: NodeProc
     failed = program("topics", "list", "--server", broker.url, "--timeout", "2")
     assert failed.exit_code == ExitCode.REFUSED
     assert "can't reach its register" in failed.stderr
+
+
+def test_a_broker_passes_on_what_is_produced_for_other_leaders(
+    program: Program, nodes: NodeProcesses, tmp_path: Path
+) -> None:
+    register = nodes.register()
+    brokers = [nodes.broker(register, f"broker-{number}") for number in (1, 2)]
+    made = program("topics", "create", "orders", "--partitions", "8", "--server", register.url)
+    assert made.exit_code == 0, made.stderr
+    lines = [b"%d" % number for number in range(100)]
+    (tmp_path / "lines").write_bytes(b"\n".join(lines) + b"\n")
+    for broker in brokers:
+        options = ("--server", broker.url, "--on-wrong-node", "forward", "--key-separator", "x")
+        produced = program("produce", "orders", "-f", str(tmp_path / "lines"), *options)
+        assert produced.exit_code == 0, produced.stderr
+        assert "100 messages" in produced.stderr
+    refused = program(
+        "produce", "orders", "one", "--server", register.url, "--on-wrong-node", "forward"
+    )
+    assert refused.exit_code != 0
+    assert "name one" in refused.stderr

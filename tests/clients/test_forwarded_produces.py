@@ -17,6 +17,7 @@ from octopi.errors import (
     NotDeliveredError,
     Status,
 )
+from octopi.identifiers import PartitionId
 from octopi.limits import FORWARD_TIMEOUT_S, MEMBERSHIP_HEARTBEAT_TIMEOUT_S
 from octopi.transport.connection import Connection
 from octopi.transport.handshake import open_node_connection
@@ -62,7 +63,7 @@ async def places(world: World) -> list[m.PartitionInfo]:
     return (await describe(world, "orders")).partitions
 
 
-async def led_by(world: World, url: str) -> int:
+async def led_by(world: World, url: str) -> PartitionId:
     return next(one.partition for one in await places(world) if one.leader_address == url)
 
 
@@ -98,7 +99,7 @@ async def test_a_client_that_reaches_one_broker_produces_to_every_leader(
             (one.partition, one.offset, one.next_offset) for one in receipts
         )
         assert sorted(int(one.value) for one in stored) == list(range(60))
-        assert 0 < world.net.count(m.Forward) < 60  # what the broker leads is not passed on
+        assert 0 < world.net.count(m.ForwardProduce) < 60  # what the broker leads is not passed on
 
 
 async def test_messages_stay_in_order_and_are_stored_once_when_their_leader_is_killed(
@@ -119,9 +120,9 @@ async def test_messages_stay_in_order_and_are_stored_once_when_their_leader_is_k
 
             nursery.start_soon(produce)
             await trio.sleep(0.5)
-            before = world.net.count(m.Forward)
+            before = world.net.count(m.ForwardProduce)
             await world.kill(BROKERS[1])
-        assert 0 < before < world.net.count(m.Forward)
+        assert 0 < before < world.net.count(m.ForwardProduce)
         assert reached(world) == {BROKER}
         async with world.client() as client:
             stored = await read_all(client, "orders")
@@ -188,13 +189,13 @@ async def test_what_was_passed_on_is_passed_on_no_further(autojump_clock: MockCl
         partition = await led_by(world, BROKERS[1])
         async with peer(world, BROKERS[2]) as opened:
             message = m.Produce(7, "orders", partition, batch(0, b"x"), forward=True)
-            forward = m.Forward(opened.next_request(), encode(message))
+            forward = m.ForwardProduce(opened.next_request(), encode(message))
             answer = await opened.request(forward, m.Answer, 5)
         told = decode(answer.message, frozenset({m.Failure, m.Produced}))
         assert isinstance(told, m.Failure)
         assert (told.request, told.status) == (7, Status.NOT_LEADER)
         assert told.address == BROKERS[1]
-        assert world.net.count(m.Forward) == 1
+        assert world.net.count(m.ForwardProduce) == 1
 
 
 async def test_a_leader_takes_nothing_but_produces_from_a_broker(
@@ -203,7 +204,7 @@ async def test_a_leader_takes_nothing_but_produces_from_a_broker(
     async with three_brokers() as world, peer(world, BROKERS[2]) as opened:
         order = encode(m.DeleteTopic(7, "orders"))
         error = await refusal_of(
-            opened.request(m.Forward(opened.next_request(), order), m.Answer, 5)
+            opened.request(m.ForwardProduce(opened.next_request(), order), m.Answer, 5)
         )
         assert error.status in {Status.WRONG_ENDPOINT, Status.UNKNOWN_MESSAGE}
         async with world.client() as client:
@@ -212,15 +213,19 @@ async def test_a_leader_takes_nothing_but_produces_from_a_broker(
 
 async def test_a_client_can_not_pass_anything_on_itself(autojump_clock: MockClock) -> None:
     async with three_brokers() as world, connection(world, BROKER) as opened:
-        forward = m.Forward(opened.next_request(), encode(m.DeleteTopic(7, "orders")))
+        forward = m.ForwardProduce(opened.next_request(), encode(m.DeleteTopic(7, "orders")))
         error = await refusal_of(opened.request(forward, m.Answer, 5))
         assert error.status is Status.WRONG_ENDPOINT
 
 
+@pytest.mark.parametrize(
+    ("limit", "bound"),
+    [("FORWARDS_IN_FLIGHT_MAX", 3), ("FORWARDS_IN_FLIGHT_BYTES_MAX", 3 * len(batch(0, b"x")))],
+)
 async def test_a_broker_has_a_bound_of_what_it_has_passed_on(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, limit: str, bound: int
 ) -> None:
-    monkeypatch.setattr("octopi.roles.broker.forwarded_produces.FORWARDS_IN_FLIGHT_MAX", 3)
+    monkeypatch.setattr(f"octopi.roles.broker.forwarded_produces.{limit}", bound)
     async with three_brokers() as world:
         partition = await led_by(world, BROKERS[1])
         with world.net.hang(BROKERS[1]):
@@ -244,6 +249,24 @@ async def test_a_broker_has_a_bound_of_what_it_has_passed_on(
             await producer.send("orders", b"y", partition=partition)
 
 
+async def test_a_leader_takes_only_so_many_from_one_broker(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with three_brokers() as world:
+        monkeypatch.setattr("octopi.roles.broker.forwarded_produces.FORWARDS_IN_FLIGHT_MAX", 2)
+        partition = await led_by(world, BROKERS[1])
+        answers: list[object] = []
+        with world.net.hang(BROKERS[0]), world.net.hang(BROKERS[2]):  # nothing is committed
+            async with peer(world, BROKERS[1]) as opened:
+                for number in range(3):
+                    message = m.Produce(number, "orders", partition, batch(number, b"x"))
+                    forward = m.ForwardProduce(opened.next_request(), encode(message))
+                    opened.ask(forward, answers.append)
+                await trio.sleep(0.1)
+        [refused] = [one for one in answers if isinstance(one, m.Failure)]
+        assert refused.status == Status.TOO_MANY
+
+
 async def test_without_the_option_a_client_is_sent_to_the_leader(
     autojump_clock: MockClock,
 ) -> None:
@@ -251,7 +274,7 @@ async def test_without_the_option_a_client_is_sent_to_the_leader(
         async with world.client(BROKER) as client, client.producer() as producer:
             for one in await places(world):
                 await producer.send("orders", b"x", partition=one.partition)
-        assert world.net.count(m.Forward) == 0
+        assert world.net.count(m.ForwardProduce) == 0
 
 
 async def test_registers_alone_pass_nothing_on(autojump_clock: MockClock) -> None:

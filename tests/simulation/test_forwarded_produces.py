@@ -49,6 +49,7 @@ def test_messages_that_are_passed_on_are_stored_once_in_order_when_their_leader_
         entrance = next(one for one in cluster.brokers if one.name != leader)
         done = trio.Event()
         stored: list[bytes] = []
+        acknowledged = 0
 
         async def produce(environment: Environment) -> None:
             async with (
@@ -70,7 +71,6 @@ def test_messages_that_are_passed_on_are_stored_once_in_order_when_their_leader_
             acknowledged += event.what == steps.P7Acknowledged.text
             return acknowledged == COUNT // 4
 
-        acknowledged = 0
         when(cluster, half_done, lambda: fault(cluster, leader))
         cluster.add_client("producer", produce)
         cluster.boot("producer")

@@ -123,7 +123,7 @@ class ForwardedProduces:
         self._sent.append(one)
         self._set_timer()
         data = encode(attrs.evolve(message, forward=False))
-        self._peers.ask(address, m.Forward(1, data), one.take)
+        self._peers.ask(address, m.ForwardProduce(1, data), one.take)
 
     def answered(self, size_bytes: int) -> None:
         """A request of that size is answered."""
@@ -185,16 +185,12 @@ class ForwardedProduceService(Service):
     """Answers, as the leader, the produce requests that another broker passes on."""
 
     def __init__(self, manager: ReplicaManager, connection: Connection) -> None:
-        super().__init__({m.Forward: self._take})
+        super().__init__({m.ForwardProduce: self._take})
         self._manager = manager
         self._connection = connection
         self._count = 0
 
-    def sizes(self) -> dict[str, int]:
-        """See `octopi.environment.Sized`."""
-        return {"forwarded here": self._count}
-
-    def _take(self, forward: m.Forward) -> None:
+    def _take(self, forward: m.ForwardProduce) -> None:
         """Answer at once or later.
 
         Raises:
@@ -219,7 +215,7 @@ class ForwardedProduceService(Service):
         except OctopiError as error:
             self._refuse(forward, message, error)
 
-    def _refuse(self, forward: m.Forward, message: m.Produce, error: OctopiError) -> None:
+    def _refuse(self, forward: m.ForwardProduce, message: m.Produce, error: OctopiError) -> None:
         if isinstance(error, NotLeaderError):
             error = redirect(self._manager, str(error.args[0]), message.partition)
         told = failure_of(message.request, error)
@@ -227,7 +223,7 @@ class ForwardedProduceService(Service):
             raise error
         self._tell(forward, told)
 
-    def _tell(self, forward: m.Forward, message: object) -> None:
+    def _tell(self, forward: m.ForwardProduce, message: object) -> None:
         self._count -= 1
         with contextlib.suppress(ConnectionLostError):  # the client sends it again
             self._connection.post(m.Answer(forward.request, encode(message)))

@@ -17,6 +17,8 @@ from octopi.limits import (
     ASKS_IN_FLIGHT_MAX,
     FETCH_BYTES_DEFAULT,
     FOLLOW_WINDOW_BYTES,
+    FORWARDS_IN_FLIGHT_BYTES_MAX,
+    FORWARDS_IN_FLIGHT_MAX,
     MIB,
     OUTBOX_BYTES_MAX,
     READINGS_MAX,
@@ -32,6 +34,8 @@ BOUNDS: Final[Mapping[str, int]] = {
     "requests": REQUESTS_IN_FLIGHT_MAX,
     "passed on": ASKS_IN_FLIGHT_MAX + ASKED_ORDERS_MAX,
     "orders": ASKED_ORDERS_MAX,
+    "forwarded": FORWARDS_IN_FLIGHT_MAX,
+    "forwarded bytes": FORWARDS_IN_FLIGHT_BYTES_MAX,
     "outbox bytes": OUTBOX_BYTES_MAX + MIB,  # and one message, of which a run has no larger ones
     "bytes of a log on their way": FOLLOW_WINDOW_BYTES + FETCH_BYTES_DEFAULT,
 }
