@@ -1,7 +1,7 @@
 """Topics get other partitions while ten programs write to them and leaders are killed.
 
-No client of the library goes by generations yet, so the producers and the consumer here follow the
-rules by themselves; register, brokers and network are those of a cluster.
+The producers and the consumer here follow the rules by themselves; register, brokers and network
+are those of a cluster.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from octopi.identifiers import (
     Sequence,
     TopicName,
 )
+from octopi.limits import GENERATIONS_MAX
 from octopi.model import TopicRecord
 from octopi.record import BatchBuilder, decode
 from octopi.roles.register.generations import Generations
@@ -159,7 +160,15 @@ class Growing:
             connection = await open_connection(environment, url, CLIENT, "test")
             await self.tasks.start(connection.run, lambda message: None)
             try:
-                question = m.Fetch(connection.next_request(), "orders", partition, offset, 10**6, 0)
+                question = m.Fetch(
+                    connection.next_request(),
+                    "orders",
+                    partition,
+                    offset,
+                    10**6,
+                    0,
+                    generation=GENERATIONS_MAX,
+                )
                 return await connection.request(question, m.Fetched, 5)
             finally:
                 with trio.CancelScope(shield=True):
