@@ -80,7 +80,7 @@ class StoredRecords:
             nursery.start_soon(subscriber.run)
             yield reader
 
-    async def check_place(
+    async def _check_place(
         self, topic: TopicName, partition: PartitionId, place: Place, *, generation: int = 0
     ) -> None:
         """Have the log's leader compare the anchor of *place* with the log.  *generation*: see

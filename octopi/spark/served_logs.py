@@ -104,7 +104,7 @@ class ServedLogs(SourceLogs):
 
         async def look() -> Offset | None:
             try:
-                await thread.client.stored_records.check_place(
+                await thread.client.stored_records._check_place(
                     log.topic, log.partition, place, generation=GENERATIONS_MAX
                 )
             except HistoryForkedError as error:

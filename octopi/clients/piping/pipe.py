@@ -246,7 +246,7 @@ class Pipe:
                 del self._outputs[partition]
         for number, claim in claims.items():
             partition = PartitionId(number)
-            index = self._subscription.first_index(partition)
+            index = self._subscription._first_index(partition)
             if partition not in self._outputs and index is not None:
                 self._begin(partition, Claim(claim), index)
 

@@ -146,7 +146,7 @@ class Subscription:
         """How far the marks are behind the newest highwater marks heard of, in all (bytes)."""
         return sum(one.lag for one in self._logs.values())
 
-    def first_index(self, partition: PartitionId) -> int | None:
+    def _first_index(self, partition: PartitionId) -> int | None:
         """The index in the topic's first list of partitions of the log whose keys *partition* got;
         None: this member doesn't know the list yet that has it."""
         gates = self._reading.gates
