@@ -53,33 +53,33 @@ def gates_of(index: int, count: int, count_before: int) -> list[int]:
 
 
 @attrs.frozen(eq=False)
-class Stretch:
+class LogStretch:
     """The messages of one generation in one log."""
 
     partition: PartitionId
     end: Offset | None
     """The sealed end; None: the generation is in force."""
-    gates: tuple[Stretch, ...] = ()
+    gates: tuple[LogStretch, ...] = ()
     """What has to be passed before."""
 
 
-def stretches_of(generations: Sequence[NumberedList]) -> dict[PartitionId, list[Stretch]]:
+def stretches_of(generations: Sequence[NumberedList]) -> dict[PartitionId, list[LogStretch]]:
     """The stretches of each log, the oldest first."""
-    stretches: dict[PartitionId, list[Stretch]] = {}
-    before: list[Stretch] = []
+    stretches: dict[PartitionId, list[LogStretch]] = {}
+    before: list[LogStretch] = []
     for one in generations:
-        now: list[Stretch] = []
+        now: list[LogStretch] = []
         for index, number in enumerate(one.partitions):
             partition = PartitionId(number)
             end = Offset(one.sealed[index]) if one.sealed else None
             found = gates_of(index, len(one.partitions), len(before)) if before else []
-            now.append(Stretch(partition, end, tuple(before[at] for at in found)))
+            now.append(LogStretch(partition, end, tuple(before[at] for at in found)))
             stretches.setdefault(partition, []).append(now[-1])
         before = now
     return stretches
 
 
-def next_stretch(stretches: Sequence[Stretch], reached: Offset) -> Stretch:
+def next_stretch(stretches: Sequence[LogStretch], reached: Offset) -> LogStretch:
     """Of the stretches of a log, the one with the next message when all below *reached* was handed
     out; the last one if there is none."""
     return next((one for one in stretches if one.end is None or one.end > reached), stretches[-1])
@@ -160,9 +160,9 @@ class GenerationGates:
         """Of each log, what lies below was handed out, or is not wanted."""
         self._ends = None if ends is None else dict(ends)
         self._chosen = None if partitions is None else frozenset(partitions)
-        self._stretches: dict[PartitionId, list[Stretch]] = {}
+        self._stretches: dict[PartitionId, list[LogStretch]] = {}
         """Those of the logs to read, the oldest first."""
-        self._passed: set[Stretch] = set()
+        self._passed: set[LogStretch] = set()
         """Some that are passed."""
         self._open: dict[PartitionId, int] = {}
         """The logs that are read now, and the generation that was the newest when that began.  What
@@ -228,11 +228,11 @@ class GenerationGates:
         last = self._last_end(partition)
         return 0 if last is None else max(0, last - self._reached[partition])
 
-    def _next(self, partition: PartitionId) -> Stretch:
+    def _next(self, partition: PartitionId) -> LogStretch:
         """The stretch with the next message of a log."""
         return next_stretch(self._stretches[partition], self._reached[partition])
 
-    def _is_passed(self, stretch: Stretch) -> bool:
+    def _is_passed(self, stretch: LogStretch) -> bool:
         if stretch in self._passed:
             return True
         if self._is_handed_out(stretch) and all(map(self._is_passed, stretch.gates)):
@@ -240,7 +240,7 @@ class GenerationGates:
             return True
         return False
 
-    def _is_handed_out(self, stretch: Stretch) -> bool:
+    def _is_handed_out(self, stretch: LogStretch) -> bool:
         if stretch.partition not in self._stretches:
             return True  # the program doesn't read it
         limited = self._limited(stretch.partition, stretch.end)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from octopi import generation_gates
-from octopi.generation_gates import GenerationGates, Stretch, gates_of
+from octopi.generation_gates import GenerationGates, LogStretch, gates_of
 from octopi.identifiers import Offset, PartitionId
 
 
@@ -297,7 +297,7 @@ def test_without_a_rule_some_key_is_handed_out_in_another_order(
     else:
         original = GenerationGates._is_handed_out
 
-        def early(gates: GenerationGates, one: Stretch) -> bool:
+        def early(gates: GenerationGates, one: LogStretch) -> bool:
             end = None if one.end is None else Offset(max(0, one.end - 1))
             return original(gates, attrs.evolve(one, end=end))
 

@@ -151,9 +151,9 @@ def require_one_generation(info: TopicInfo) -> None:
     """
     if info.generations:
         raise RefusedError(
-            f"topic {info.topic} got other partitions while it was in use, and this client can't "
-            "keep the order of its messages: install a version that can "
-            "(`octopi-node --version` shows this one)",
+            f"topic {info.topic} got other partitions while it was in use, and what was called "
+            "can't keep the order of its messages: read it with `client.consumer`, or as a member "
+            "of a subscription of mode exclusive or failover",
             Status.UNSUPPORTED_VERSION,
         )
 

@@ -23,7 +23,7 @@ from octopi.errors import HistoryForkedError, HistoryLostError, OctopiError, Ref
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.position import Place
 from octopi.record import whole_records_end
-from octopi.wire.messages import FoundOffset, Produce, Produced
+from octopi.wire.messages import Fetch, Fetched, FoundOffset, Produce, Produced
 
 
 class StoredRecords:
@@ -53,6 +53,7 @@ class StoredRecords:
         *,
         window_bytes: int,
         skip_gaps: bool,
+        generation: int = 0,
     ) -> AsyncIterator[RecordReader]:
         """Read the records from *start* to *end*, both of which are boundaries of records, while
         the block lasts.
@@ -60,7 +61,8 @@ class StoredRecords:
         The records come from any in-sync replica, and from another one if that fails.  If the log
         has another history before *start* than the anchor of *start* says, the reader raises
         `HistoryForkedError`.  *window_bytes*: the size of the records held or on their way.
-        *skip_gaps*: continue behind records that retention has removed.
+        *skip_gaps*: continue behind records that retention has removed.  *generation*: the newest
+        one of the topic whose logs the caller reads; 0: only ever the first.
         """
         reader = RecordReader(start.offset)
         subscriber = LogSubscriber(
@@ -72,10 +74,33 @@ class StoredRecords:
                 resume_forks=False,
             ),
             reader,
+            generation,
         )
         async with background_tasks() as nursery:
             nursery.start_soon(subscriber.run)
             yield reader
+
+    async def _check_place(
+        self, topic: TopicName, partition: PartitionId, place: Place, *, generation: int = 0
+    ) -> None:
+        """Have the log's leader compare the anchor of *place* with the log.  *generation*: see
+        `read`.
+
+        Raises:
+          HistoryForkedError: if the log has another history there; its `offset` is the last one up
+              to which both agree.
+          OffsetOutOfRangeError: if the log doesn't have that place any more, or not yet.
+        """
+        await self._cluster.router.ask_leader(
+            f"look at {topic}/{partition}",
+            topic,
+            partition,
+            lambda request: Fetch(
+                request, topic, partition, place.offset, 1, 0, place.anchor, generation
+            ),
+            Fetched,
+            follows_generations=bool(generation),
+        )
 
     async def append(self, topic: TopicName, partition: PartitionId, records: bytes) -> None:
         """Append *records* to the log, unless it has them already, from this client or another.

@@ -22,6 +22,7 @@ from octopi.clients.stored_records import RecordReader
 from octopi.clients.subscribing.mark_keeper import MarkKeeper
 from octopi.errors import HistoryForkedError, OctopiError
 from octopi.identifiers import Offset, PartitionId, TopicName
+from octopi.limits import GENERATIONS_MAX
 from octopi.position import Place
 from octopi.spark.logs import SourceLog
 from octopi.spark.options import ConnectionOptions
@@ -99,6 +100,7 @@ class ClientThread:
                 end,
                 window_bytes=window_bytes,
                 skip_gaps=skip_gaps,
+                generation=GENERATIONS_MAX,  # all logs are read; rows of several have no order
             ) as reader:
                 done = trio.Event()
                 task_status.started(OpenReader(self, reader, done))

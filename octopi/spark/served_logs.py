@@ -7,9 +7,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from octopi.clients.consuming.consumer_session import Chunk
-from octopi.errors import HistoryForkedError, OffsetOutOfRangeError
+from octopi.errors import (
+    ConnectionLostError,
+    HistoryForkedError,
+    NotReadyError,
+    OffsetOutOfRangeError,
+    RefusedError,
+    Status,
+    UnreachableError,
+)
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
-from octopi.limits import MIB
+from octopi.limits import GENERATIONS_MAX, MIB
 from octopi.logger import get_logger
 from octopi.position import NO_ANCHOR, Anchor, Place
 from octopi.spark.client_thread import ClientThread, client_thread
@@ -32,19 +40,45 @@ class ServedLogs(SourceLogs):
         self._anchors: dict[SourceLog, Place] = {}
         """The place in each log that was looked up last, with its anchor."""
         self._named: list[SourceLog] | None = None
-        """The logs of topics that were given by name; their number doesn't grow."""
+        """The logs of topics that were given by name, as they were found last."""
 
     def find(self) -> list[SourceLog]:
-        if self._named is not None:
-            return self._named
         thread = self._thread()
         if self._options.pattern:
             pattern = re.compile(self._options.pattern)
             topics = thread.call(thread.client.topics)
-            return _logs([one for one in topics if pattern.fullmatch(one.topic)])
+            return self._logs([one for one in topics if pattern.fullmatch(one.topic)])
         names = self._options.subscribe
-        self._named = _logs([thread.call(thread.client.describe_topic, name) for name in names])
+        try:
+            found = [thread.call(thread.client.describe_topic, name) for name in names]
+        except (ConnectionLostError, UnreachableError, NotReadyError):
+            # Without the register, what is known can be read on.  Logs that a topic has got
+            # meanwhile are found later, and read from their beginning.
+            if self._named is None:
+                raise
+        else:
+            self._named = self._logs(found)
         return self._named
+
+    def _logs(self, topics: list[TopicInfo]) -> list[SourceLog]:
+        """All logs of *topics*, also those that take no messages any more.
+
+        Raises:
+          RefusedError: if a subscription is to be kept of a topic that got other partitions.
+        """
+        for topic in topics:
+            if topic.generations and self._options.subscription:
+                raise RefusedError(
+                    f"topic {topic.topic} got other partitions while it was in use, and a stream "
+                    "of Spark can't keep the marks of a subscription there: read it with a "
+                    "checkpoint, without the option `subscription`",
+                    Status.UNSUPPORTED_VERSION,
+                )
+        return sorted(
+            SourceLog(TopicName(topic.topic), PartitionId(one.partition), TopicId(topic.topic_id))
+            for topic in topics
+            for one in (*topic.partitions, *topic.sealed_partitions)
+        )
 
     def bounds(self, log: SourceLog) -> Bounds:
         start, highwater = self._find(log, "latest")[1:]
@@ -70,12 +104,8 @@ class ServedLogs(SourceLogs):
 
         async def look() -> Offset | None:
             try:
-                await thread.client.fetch(
-                    log.topic,
-                    place.offset,
-                    partition=log.partition,
-                    bytes_max=1,
-                    anchor=place.anchor,
+                await thread.client.stored_records._check_place(
+                    log.topic, log.partition, place, generation=GENERATIONS_MAX
                 )
             except HistoryForkedError as error:
                 return Offset(error.offset or 0)
@@ -147,11 +177,3 @@ def _piece(offset: Offset, waiting: list[bytes | memoryview]) -> Piece:
     records = b"".join(waiting)
     waiting.clear()
     return Piece(offset, find_records(records))
-
-
-def _logs(topics: list[TopicInfo]) -> list[SourceLog]:
-    return sorted(
-        SourceLog(TopicName(topic.topic), PartitionId(one.partition), TopicId(topic.topic_id))
-        for topic in topics
-        for one in topic.partitions
-    )

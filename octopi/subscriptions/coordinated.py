@@ -20,12 +20,10 @@ from octopi.identifiers import (
 )
 from octopi.limits import (
     OFFSET_MAX,
-    PARTITIONS_PER_TOPIC_MAX,
-    QUEUE_PARTITIONS_MAX,
-    SUBSCRIPTIONS_PER_PARTITION_MAX,
 )
 from octopi.model import QUEUE_MODES, SubscriptionDefinition, SubscriptionState
 from octopi.subscriptions.coordinator import Coordinator
+from octopi.subscriptions.definition_fault import definition_fault
 from octopi.subscriptions.effects import (
     Effect,
     Session,
@@ -42,7 +40,7 @@ from octopi.subscriptions.entries import (
     definition_key,
     member_key,
 )
-from octopi.subscriptions.log_marks import TURN_COUNT, unsupported
+from octopi.subscriptions.log_marks import TURN_COUNT
 from octopi.subscriptions.pending_states import PendingStates
 from octopi.subscriptions.queue import AT_ONCE
 from octopi.subscriptions.times import Timetable, WallTimes
@@ -123,7 +121,7 @@ class CoordinatedSubscriptions:
             return self._existing(session, self._definitions[sid], wanted, create, now)
         if create == "attach":
             return [_unknown(session, wanted.name)]
-        if fault := self._fault(wanted, create):
+        if fault := definition_fault(wanted, create, self._partition, len(self._definitions)):
             return [TellRefused(session, *fault)]
         definition = attrs.evolve(
             wanted,
@@ -144,29 +142,6 @@ class CoordinatedSubscriptions:
             mode=definition.mode,
         )
         return self._store(definition, self._description(session, definition))
-
-    def _fault(self, wanted: SubscriptionDefinition, create: str) -> tuple[Status, str] | None:
-        """Why there can't be such a subscription."""
-        if create not in {"create", "create_or_attach"}:
-            return Status.INVALID_OPTION, "create is create, attach or create_or_attach"
-        fault = consumer_name_fault(wanted.name) or wanted.options.fault(wanted.mode)
-        if fault := fault or unsupported(wanted.mode) or fault_in(wanted):
-            return Status.INVALID_OPTION, fault
-        logs = wanted.partitions
-        if not logs or len(set(logs)) < len(logs) or len(logs) > PARTITIONS_PER_TOPIC_MAX:
-            return Status.INVALID_OPTION, f"the topic can't have the partitions {logs[:20]}"
-        if wanted.mode in QUEUE_MODES and len(logs) > QUEUE_PARTITIONS_MAX:
-            reason = (
-                f"mode {wanted.mode} is for topics of at most {QUEUE_PARTITIONS_MAX} partitions"
-            )
-            return Status.INVALID_OPTION, reason
-        if logs[0] != self._partition:
-            reason = f"subscriptions of this topic are kept in partition {logs[0]}, its first one"
-            return Status.UNKNOWN_PARTITION, reason
-        if len(self._definitions) >= SUBSCRIPTIONS_PER_PARTITION_MAX:
-            reason = f"a partition has at most {SUBSCRIPTIONS_PER_PARTITION_MAX} subscriptions"
-            return Status.TOO_MANY, reason
-        return None
 
     def _existing(
         self,

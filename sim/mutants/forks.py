@@ -36,8 +36,8 @@ MUTANTS: Final = (
         "anchors-forgotten-in-positions",
         "octopi.clients.consuming.consumer",
         """
--        return Place(offset, session.start_anchor if anchor is None else anchor)
-+        return Place(offset)
+-        return Place(self._offset(partition), anchor)
++        return Place(self._offset(partition))
 """,
         "a stored position has offsets, but no anchors",
         HISTORY,

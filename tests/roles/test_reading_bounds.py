@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from octopi.errors import Status
+from octopi.errors import RefusedError, Status
 from octopi.generation_record import Generation
-from octopi.identifiers import Offset, PartitionId
-from octopi.model import TopicOptions, TopicRecord
+from octopi.identifiers import Offset, PartitionId, SubscriptionName
+from octopi.model import SubscriptionOptions, TopicOptions, TopicRecord
 from octopi.roles.broker.reading_bounds import ReadBound, ReadingBounds, stale_reader
+from octopi.roles.broker.subscriptions.topic_partitions import check_partitions
+from octopi.wire.messages import CreateSubscription
 
 ONE = TopicRecord("orders", "0" * 16, [0, 1], TopicOptions())
 TWO = TopicRecord(
@@ -19,6 +21,17 @@ TWO = TopicRecord(
     generations=[
         Generation(1, [0, 1], "in_force", [10, 20]),
         Generation(2, [0, 1, 2, 3], "in_force"),
+    ],
+)
+CANCELLED = TopicRecord(
+    "orders",
+    "0" * 16,
+    [0, 4],
+    TopicOptions(),
+    generations=[
+        Generation(1, [0, 1], "in_force", [10, 20]),
+        Generation(2, [0, 1, 2, 3], "cancelled"),
+        Generation(3, [0, 4], "in_force"),
     ],
 )
 FOUR = TopicRecord(
@@ -87,3 +100,56 @@ def test_a_client_of_an_earlier_version_is_told_in_words_why_its_reading_ends() 
     old = stale_reader(1, "orders")
     assert old.status is Status.UNSUPPORTED_VERSION
     assert "install the version of the nodes" in str(old)
+
+
+@pytest.mark.parametrize(
+    ("topic", "named", "fits"),
+    [
+        (ONE, [0, 1], True),
+        (ONE, [0], False),
+        (ONE, [0, 1, 9], False),
+        (TWO, [0, 1], True),
+        (TWO, [0, 1, 2, 3], True),
+        (TWO, [0, 1, 3, 2], False),
+        (FOUR, [0, 1, 2, 3, 4], True),
+        (CANCELLED, [0, 1, 4], True),
+    ],
+)
+def test_a_subscription_has_all_partitions_of_the_topic_or_those_of_earlier_lists(
+    topic: TopicRecord, named: list[int], fits: bool
+) -> None:
+    message = CreateSubscription(
+        1,
+        "orders",
+        PartitionId(0),
+        "0" * 16,
+        [PartitionId(one) for one in named],
+        SubscriptionName("billing"),
+        "failover",
+        SubscriptionOptions(),
+        "earliest",
+        "attach",
+    )
+    if fits:
+        check_partitions(message, topic)
+        return
+    with pytest.raises(RefusedError, match="has the partitions"):
+        check_partitions(message, topic)
+
+
+def test_a_queue_is_for_topics_that_never_got_other_partitions() -> None:
+    message = CreateSubscription(
+        1,
+        "orders",
+        PartitionId(0),
+        "0" * 16,
+        [PartitionId(0), PartitionId(1)],
+        SubscriptionName("work"),
+        "shared",
+        SubscriptionOptions(),
+        "earliest",
+        "create",
+    )
+    check_partitions(message, ONE)
+    with pytest.raises(RefusedError, match="use exclusive or failover"):
+        check_partitions(message, TWO)

@@ -29,6 +29,7 @@ from octopi.identifiers import (
     Sequence,
     TopicName,
 )
+from octopi.limits import GENERATIONS_MAX
 from octopi.model import TopicRecord
 from octopi.record import BatchBuilder, decode
 from octopi.roles.register.generations import Generations
@@ -158,7 +159,15 @@ class Growing:
             connection = await open_connection(environment, url, CLIENT, "test")
             await self.tasks.start(connection.run, lambda message: None)
             try:
-                question = m.Fetch(connection.next_request(), "orders", partition, offset, 10**6, 0)
+                question = m.Fetch(
+                    connection.next_request(),
+                    "orders",
+                    partition,
+                    offset,
+                    10**6,
+                    0,
+                    generation=GENERATIONS_MAX,
+                )
                 return await connection.request(question, m.Fetched, 5)
             finally:
                 with trio.CancelScope(shield=True):

@@ -246,8 +246,9 @@ class Pipe:
                 del self._outputs[partition]
         for number, claim in claims.items():
             partition = PartitionId(number)
-            if partition not in self._outputs and self._subscription.gates.knows(partition):
-                self._begin(partition, Claim(claim))
+            index = self._subscription._first_index(partition)
+            if partition not in self._outputs and index is not None:
+                self._begin(partition, Claim(claim), index)
 
     def _output_of(self, message: Message) -> PipeOutput | None:
         """Where the results of *message* go, which the subscription has just handed out; None: the
@@ -262,7 +263,7 @@ class Pipe:
             output = self._outputs.get(message.partition)
         return output if output is not None and output.log.claim == claim else None
 
-    def _begin(self, partition: PartitionId, claim: Claim) -> None:
+    def _begin(self, partition: PartitionId, claim: Claim, index: int) -> None:
         name = f"{self.topic}/{partition} into {self.into}"
         producer_id = producer_id_of("pipe", f"{self._subscription.sid}/{partition}")
         log = PipeLog(
@@ -273,7 +274,7 @@ class Pipe:
             log,
             (TopicName(self.topic), partition),
             TopicName(self.into),
-            self._subscription.gates.first_index(partition),
+            index,
             self._delivery_timeout_s,
             self._mark,
         )

@@ -23,6 +23,7 @@ from octopi.clients.subscribing.descriptions import (
     list_subscriptions,
     partitions_of,
 )
+from octopi.clients.subscribing.extension import extend, open_mark
 from octopi.clients.subscribing.subscription_options import (
     dead_letter_topic,
     is_queue,
@@ -61,7 +62,6 @@ from octopi.wire.messages import (
     Done,
     FinishReset,
     FinishSubscription,
-    OpenMarks,
     ResetBegun,
     ResetSubscription,
     SetMark,
@@ -212,39 +212,7 @@ class SubscriptionAdministration:
         """If a subscription is there, have it have a mark in each log that the topic got."""
         with suppress(UnknownSubscriptionError):
             found = (await self.description(info.topic, name)).definition
-            await self.extend(info, found)
-
-    async def extend(self, info: TopicInfo, definition: SubscriptionDefinition) -> None:
-        """The topic got other partitions: have the subscription begin at the start of their logs.
-
-        Raises:
-          OctopiError: if that failed; it can be repeated.
-        """
-        partitions, first = partitions_of(info), first_partition(info)
-        topic = TopicName(info.topic)
-        # The marks come first: members attach as soon as the coordinator knows of the logs.
-        for partition in partitions:
-            if partition not in definition.partitions:
-                await self._open_mark(definition, partition, SubscriptionStart.EARLIEST)
-        await self._router.ask_leader(
-            f"extend subscription {definition.name}",
-            topic,
-            first,
-            lambda request: CreateSubscription(
-                request,
-                topic,
-                first,
-                info.topic_id,
-                partitions,
-                definition.name,
-                definition.mode,
-                definition.options,
-                definition.start,
-                "attach",
-            ),
-            SubscriptionDescription,
-            follows_generations=True,
-        )
+            await extend(self._router, info, found)
 
     async def finish_creation(self, topic: TopicName, name: str, sid: SubscriptionId) -> None:
         """Create a subscription to its end again, if that is needed: all replicas that knew the end
@@ -262,7 +230,7 @@ class SubscriptionAdministration:
         """Fix that the subscription begins at *start* in each log without its mark, make the topic
         for dead letters, and say so to the coordinator."""
         for partition in definition.partitions:
-            await self._open_mark(definition, partition, start)
+            await open_mark(self._router, definition, partition, start)
         if is_queue(definition.mode):
             await self._have_dead_letters(definition, info)
         topic, first = TopicName(definition.topic), definition.partitions[0]
@@ -273,29 +241,6 @@ class SubscriptionAdministration:
             lambda request: FinishSubscription(request, topic, first, definition.sid),
             Done,
             follows_generations=True,
-        )
-
-    async def _open_mark(
-        self, definition: SubscriptionDefinition, partition: PartitionId, start: str
-    ) -> None:
-        topic = TopicName(definition.topic)
-
-        def question(request: int) -> OpenMarks:
-            return OpenMarks(
-                request,
-                topic,
-                partition,
-                definition.topic_id,
-                definition.sid,
-                definition.name,
-                definition.mode,
-                definition.options,
-                start,
-            )
-
-        what = f"open the mark of subscription {definition.name}"
-        await self._router.ask_leader(
-            what, topic, partition, question, Done, follows_generations=True
         )
 
     async def restore_mark(
@@ -311,7 +256,7 @@ class SubscriptionAdministration:
         found = (await self.description(topic, name)).definition
         if found.sid != definition.sid or found.state == SubscriptionState.DELETING:
             raise UnknownSubscriptionError(f"{topic}: the subscription {name} was deleted")
-        await self._open_mark(definition, partition, SubscriptionStart.EARLIEST)
+        await open_mark(self._router, definition, partition, SubscriptionStart.EARLIEST)
 
     async def _have_dead_letters(self, definition: SubscriptionDefinition, info: TopicInfo) -> None:
         """Have the topic for the dead letters of a queue, beside its topic."""

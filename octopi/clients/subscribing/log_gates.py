@@ -14,8 +14,8 @@ import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.consuming.generation_follower import generations_of
-from octopi.clients.subscribing.administration import SubscriptionAdministration
 from octopi.clients.subscribing.descriptions import describe_marks
+from octopi.clients.subscribing.extension import extend
 from octopi.errors import NotReadyError, OctopiError, TopicReplacedError
 from octopi.generation_gates import GatedRange, first_index, range_at
 from octopi.identifiers import Offset, PartitionId, TopicName
@@ -101,9 +101,7 @@ class LogGates:
         async with self._looking:
             if self.newest <= known:
                 info = await self._newer(known)
-                await SubscriptionAdministration(self._cluster.router).extend(
-                    info, self._definition
-                )
+                await extend(self._cluster.router, info, self._definition)
                 self._info = info
 
     async def _newer(self, known: int) -> TopicInfo:

@@ -18,7 +18,6 @@ from octopi.clients.subscribing.group_session import (
     GroupEffect,
     GroupSession,
 )
-from octopi.clients.subscribing.log_gates import LogGates
 from octopi.clients.subscribing.log_reading import LogReading
 from octopi.clients.subscribing.membership import Membership, MembershipOptions
 from octopi.clients.subscribing.subscribed_log import SubscribedLog
@@ -147,11 +146,12 @@ class Subscription:
         """How far the marks are behind the newest highwater marks heard of, in all (bytes)."""
         return sum(one.lag for one in self._logs.values())
 
-    @property
-    def gates(self) -> LogGates:
-        """What is known of the topic's generations."""
-        assert self._reading.gates is not None, "the subscription was opened without them"
-        return self._reading.gates
+    def _first_index(self, partition: PartitionId) -> int | None:
+        """The index in the topic's first list of partitions of the log whose keys *partition* got;
+        None: this member doesn't know the list yet that has it."""
+        gates = self._reading.gates
+        assert gates is not None, "the subscription was opened without them"
+        return gates.first_index(partition) if gates.knows(partition) else None
 
     # --- messages ----------------------------------------------------------------------
 

@@ -263,8 +263,7 @@ class LocalLog(ReadableLog):
             self.note_checkpoint()
             self.topic = with_shared_options(topic)
             alter_files(self._files, self.state, topic)
-            self._bounds.known(topic, self.partition)
-            self.wake()  # readers may have come to a sealed end
+            self.told_generations()
 
     async def restart(self, start: Offset) -> None:
         """Drop all records; the log continues at *start*.

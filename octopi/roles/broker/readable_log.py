@@ -106,6 +106,11 @@ class ReadableLog:
         """How far a reader may read that knows the topic up to *generation*; None: all."""
         return self._bounds.of(generation)
 
+    def told_generations(self) -> None:
+        """`topic` has the newest record: readers may have come to a sealed end by it."""
+        self._bounds.known(self.topic, self.partition)
+        self.wake()
+
     def received(self, offset: Offset, generation: int) -> None:
         """Records at *offset* came from a leader that knows *generation* to be in force."""
         self._bounds.received(offset, generation, self.generation)

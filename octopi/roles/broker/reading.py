@@ -188,7 +188,7 @@ class Reading:
                 await trio.lowlevel.checkpoint_if_cancelled()  # it may have been stopped meanwhile
                 continue
             turn = await allowed(self._connection.turn)
-            room = min(self._until - self.position, FETCH_BYTES_DEFAULT)
+            room = min(self._credit - self.position, FETCH_BYTES_DEFAULT)
             outbox = self._connection.outbox
             # With that much room left, a single record that is larger does no harm.
             least_bytes = 1 if outbox.has_ample(room) else self._log.read_bytes_min(self.position)
@@ -233,9 +233,10 @@ class Reading:
         return until if bound is None else min(until, bound.end)
 
     def _deliver_next(self, room_bytes: int) -> None:
-        room_bytes = min(room_bytes, max(0, self._until - self.position))
-        if not room_bytes:
-            return  # the topic got other partitions meanwhile
+        if (bound := self._log.bound(self._generation)) is not None:
+            room_bytes = min(room_bytes, max(0, bound.end - self.position))
+            if not room_bytes:
+                return  # the topic got other partitions meanwhile
         records = self._log.read(self.position, room_bytes)
         if not records:
             return  # what another leader has committed doesn't reach there yet
