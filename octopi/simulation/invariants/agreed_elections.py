@@ -52,8 +52,9 @@ class AgreedElections(ElectionRules):
                 continue
             node = self._cluster.nodes[host]
             member = node.ring.member if node.ring is not None else None
-            runs = node.host.is_up and member is not None and member.partitions is not None
-            if runs and member.partitions.me == one and not node.has_lost_files:
+            partitions = None if member is None else member.partitions
+            runs = node.host.is_up and partitions is not None and partitions.me == one
+            if runs and not node.has_lost_files:
                 for log in self._live_logs(record.partition):
                     self._require_held(event, log, host)
 
