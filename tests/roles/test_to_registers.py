@@ -25,8 +25,8 @@ from octopi.roles.broker.ring.topics.keeper import RingTopics
 from octopi.roles.broker.ring.topics.led import LedTopics
 from octopi.testing import Cluster, simulated
 from octopi.wire import messages as m
-from tests.kit.changing import register_address
 from tests.kit.ending import EndingCluster, OneDeciderSince
+from tests.kit.registers_and_ring import register_address
 from tests.kit.ring import address
 from tests.roles.test_ring_fail_over import Load, stored
 
