@@ -25,6 +25,7 @@ from octopi.limits import (
     HOST_LABEL_BYTES_MAX,
     ID_CHARACTERS,
     NONCE_BYTES_MAX,
+    REGISTERS_MAX,
     RING_BITS,
     RING_NODES_TOLD_MAX,
     TOPIC_NAME_BYTES_MAX,
@@ -416,6 +417,13 @@ class RingDescription:
     """The brokers that are to lead nothing until they are started again."""
     leaving: Annotated[tuple[BrokerId, ...], AtMost(BOOK_COUNT), MayBeMissing()] = ()
     """Those that are removed for good as soon as nothing counts on them."""
+    ending: Annotated[Text, MayBeMissing()] = ""
+    """The stage in which the cluster is handed over to registers (`octopi.ring.ending`); empty: it
+    was never ordered."""
+    registers: Annotated[tuple[Text, ...], AtMost(REGISTERS_MAX), MayBeMissing()] = ()
+    """To which registers."""
+    ending_awaits: Annotated[tuple[BrokerId, ...], AtMost(BOOK_COUNT), MayBeMissing()] = ()
+    """The brokers that have not stated yet that their part of this stage is done."""
 
 
 @request("order_leave", CLIENT_TO_LEADER, needs=on_the_cluster(Verb.ADMIN), since=2)

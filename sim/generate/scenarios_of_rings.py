@@ -100,6 +100,40 @@ def ring_leader_is_cut_off(randomness: Random) -> Scenario:
     return Scenario(tuple(faults), _options(randomness), _load())
 
 
+def ring_leader_is_replaced_while_it_is_cut_off(randomness: Random) -> Scenario:
+    """A leader is cut off for longer than others need to replace it, and no longer than a right
+    would last that is too long."""
+    cut = Cut("others", some_seconds(randomness, 2.0, 3.0), resets=randomness.random() < 0.5)
+    faults = (InjectedFault(_working(randomness), cut, "leader"),)
+    return Scenario(faults, _options(randomness, founders=3, brokers=3), _load())
+
+
+def ring_answers_come_late(randomness: Random) -> Scenario:
+    """The connections of a leader are slow, so the answers to its pulses are old when they come;
+    then it still hears the others, and they don't hear it."""
+    slow = Slow("others", 4.0, latency_s=some_seconds(randomness, 0.4, 0.6))
+    cut = Cut("others", 2.5, "out")
+    faults = (
+        InjectedFault(_working(randomness), slow, "leader"),
+        InjectedFault(_after(randomness, 1.0, 1.6), cut, "leader"),
+    )
+    return Scenario(faults, _options(randomness, founders=3, brokers=3), _load())
+
+
+def ring_follower_restarts_when_the_leader_is_cut_off(randomness: Random) -> Scenario:
+    """A leader is not heard by one follower, which tries to replace it.  Then it is not heard by
+    the other one either, which is started again at that moment: it may have granted the leader
+    the right to lead just before."""
+    options = _options(randomness, founders=3, brokers=3)
+    dies = randomness.choice((Kill, LosePower))(some_seconds(randomness, 0.0, 0.05))
+    faults = (
+        InjectedFault(_working(randomness), Cut("broker-2", 5.0), "broker-1"),
+        InjectedFault(_after(randomness, 1.2, 2.2), Cut("broker-3", 2.0), "broker-1"),
+        InjectedFault(AtTime(0.0, behind=True), dies, "broker-3"),
+    )
+    return Scenario(faults, options, _load())
+
+
 def ring_leader_sleeps(randomness: Random) -> Scenario:
     """A leader is paused, and goes on when another one leads, or is about to."""
     seconds = randomness.choice((some_seconds(randomness, 0.7, 1.3), 2.0))
@@ -169,6 +203,23 @@ def ring_comes_back_with_less(randomness: Random) -> Scenario:
     faults.append(InjectedFault(step, Kill(some_seconds(randomness, 0.5, 2.0)), "leader"))
     options = _options(randomness, flush_interval_s=1.0, checkpoint_bytes=2000)
     return Scenario(tuple(faults), options, _load())
+
+
+def ring_loses_records_while_the_leader_sleeps(randomness: Random) -> Scenario:
+    """A follower loses what was in its memory while the leader is paused, so it is registered again
+    before the leader can ask for an in-sync set without it."""
+    faults = (
+        InjectedFault(
+            AtTime(some_seconds(randomness, FORMED_S + 1.0, FORMED_S + 2.5)),
+            Pause(some_seconds(randomness, 0.5, 2.5)),
+            "leader",
+        ),
+        InjectedFault(_after(randomness, 0.0, 0.1), LosePower(0.0), "follower"),
+    )
+    options = _options(
+        randomness, founders=3, brokers=3, flush_before_ack=False, flush_interval_s=30.0
+    )
+    return Scenario(faults, options, _load())
 
 
 def ring_all_restart(randomness: Random) -> Scenario:
@@ -260,11 +311,15 @@ RING_SCENARIOS: Final[tuple[Callable[[Random], Scenario], ...]] = (
     ring_leader_dies,
     ring_leader_dies,
     ring_leader_is_cut_off,
+    ring_leader_is_replaced_while_it_is_cut_off,
+    ring_answers_come_late,
+    ring_follower_restarts_when_the_leader_is_cut_off,
     ring_leader_sleeps,
     ring_acceptors_lose_power,
     ring_sets_shrink,
     ring_sets_shrink,
     ring_comes_back_with_less,
+    ring_loses_records_while_the_leader_sleeps,
     ring_all_restart,
     ring_topics_come_and_go,
     ring_topics_come_and_go,

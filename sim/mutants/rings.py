@@ -80,11 +80,12 @@ MUTANTS: Final = (
         "next-ballots-unpromised",
         _PROPOSER,
         """
--        if value == self.known and value.is_quorum(attempt.promised):
-+        if value == self.known:
-             self._promised = attempt.successor
+-        if ballot is not None:
+-            return self._propose(ballot, self.known, now)
++        if True:
++            return self._propose(ballot or self._next_ballot(), self.known, now)
 """,
-        "a proposer uses a next ballot that no quorum has promised",
+        "a proposer uses a ballot that no quorum has promised, and builds on what it knows",
         "record-forked",
         ("ring_splits", "ring_sets_shrink"),
     ),
@@ -137,19 +138,7 @@ MUTANTS: Final = (
 """,
         "a broker that lost records stays in sync when it is registered again",
         "incomplete-leader",
-        ("ring_comes_back_with_less",),
-    ),
-    Mutant(
-        "registered-without-what-was-promised",
-        _CHANGES,
-        """
--        announced = max(agreed.announced, promised)
-+        announced = agreed.announced
-""",
-        "an epoch is announced anew that a replica of a former try has promised",
-        "epoch-used-again",
-        ("ring_acceptors_lose_power", "ring_all_restart"),
-        "the replicas that promised it wait for a later one",
+        ("ring_loses_records_while_the_leader_sleeps", "ring_comes_back_with_less"),
     ),
     Mutant(
         "elections-count-former-processes",
@@ -196,7 +185,7 @@ MUTANTS: Final = (
 """,
         "a leader counts its right from when the answer came, not from when it asked",
         "right-overlaps",
-        ("ring_leader_is_cut_off", "ring_leader_sleeps"),
+        ("ring_answers_come_late",),
     ),
     Mutant(
         "rights-for-too-long",
@@ -207,7 +196,7 @@ MUTANTS: Final = (
 """,
         "a leader takes its right to last longer than others wait before they replace it",
         "right-overlaps",
-        ("ring_leader_is_cut_off", "ring_leader_sleeps"),
+        ("ring_leader_is_replaced_while_it_is_cut_off",),
     ),
     Mutant(
         "restarted-acceptors-suspect-everybody",
@@ -219,7 +208,7 @@ MUTANTS: Final = (
 """,
         "an acceptor that was restarted takes every leader for dead that it has not heard yet",
         "right-overlaps",
-        ("ring_all_restart", "ring_acceptors_lose_power"),
+        ("ring_follower_restarts_when_the_leader_is_cut_off",),
     ),
     Mutant(
         "leaders-that-resign-keep-their-right",

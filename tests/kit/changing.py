@@ -6,31 +6,20 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 import attrs
-import trio
 
 from octopi.coordination.agreed_partition import decode_partition
 from octopi.identifiers import BrokerId, PartitionId
 from octopi.model import PartitionRecord
 from octopi.ring.hand_over import HandOver, handed_over_entries
-from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
 from octopi.roles.broker.taking_over import is_taken_over
-from octopi.roles.register.node import RegisterNode
-from octopi.roles.register.options import RegisterOptions
-from octopi.roles.register.running import run_register
 from octopi.simulation.disk.disk import DiskSnapshot
 from octopi.testing import Cluster
 from octopi.testing.program import Host
-from tests.kit.join_secrets import SECRETS
-from tests.kit.ring import PORT, RingOfHosts, address
-
-REGISTER_PORT = 7000
+from tests.kit.registers_and_ring import RegistersAndRing
+from tests.kit.ring import address
 
 
-def register_address(name: str) -> str:
-    return f"ws://{name}:{REGISTER_PORT}"
-
-
-class ChangingCluster:
+class ChangingCluster(RegistersAndRing):
     """One register or several, and brokers that are prepared to go on without."""
 
     def __init__(
@@ -43,17 +32,9 @@ class ChangingCluster:
         replicas: int = 3,
         prepared: bool = True,
     ) -> None:
-        self.cluster = cluster
-        self.ring = RingOfHosts(cluster)
-        self.brokers = tuple(brokers)
-        self.registers = tuple(registers)
-        self.nodes: dict[str, BrokerNode] = {}
-        """The newest process of each broker that has a register."""
-        self.register_nodes: dict[str, RegisterNode] = {}
-        self.errors: dict[str, list[Exception]] = {}
+        super().__init__(cluster, brokers, registers, partitions, replicas)
         self.join = {name: self._addresses() if prepared else () for name in self.brokers}
         """By which addresses each broker joins when it is started the next time."""
-        self._partitions, self._replicas = partitions, replicas
         for name in self.registers:
             cluster.program(name, partial(self._run_register, name))
         for number, name in enumerate(self.brokers, 1):
@@ -62,46 +43,12 @@ class ChangingCluster:
     def _addresses(self) -> tuple[str, ...]:
         return tuple(address(one) for one in self.brokers)
 
-    async def _run_register(self, name: str, host: Host) -> None:
-        options = RegisterOptions(
-            listen=f"{name}:{REGISTER_PORT}",
-            data_directory="data",
-            partition_count=self._partitions,
-            replica_count=self._replicas,
-            gather_s=1.0,
-            secrets=SECRETS,
-            peers=tuple(map(register_address, self.registers)) if len(self.registers) > 1 else (),
-        )
-
-        def show(node: RegisterNode) -> None:
-            self.register_nodes[name] = node
-
-        await self._noting(name, partial(run_register, host.environment, options, show=show))
-
     async def _run_broker(self, name: str, broker: BrokerId, host: Host) -> None:
-        options = BrokerOptions(
-            listen=f"{name}:{PORT}",
-            data_directory="data",
-            registers=list(map(register_address, self.registers)),
-            secrets=SECRETS,
-            broker=broker,
-            join=self.join[name],
-        )
-
-        def show(node: BrokerNode) -> None:
-            self.nodes[name] = node
-
-        if not (self.join[name] and is_taken_over(host.disk, "data")):
-            await self._noting(name, partial(run_broker, host.environment, options, show=show))
+        join = self.join[name]
+        if not (join and is_taken_over(host.disk, "data")):
+            await self._run_with_registers(name, self.register_addresses, join, host, broker)
         self.nodes.pop(name, None)
         await self.ring.run(name, self.join[name], host)
-
-    async def _noting(self, name: str, run: partial) -> None:  # type: ignore[type-arg]
-        try:
-            await run(stop=trio.Event())
-        except Exception as error:
-            self.errors.setdefault(name, []).append(error)
-            raise
 
     # --- the disk of a register ----------------------------------------------------------------
 

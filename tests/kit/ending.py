@@ -6,25 +6,21 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 import attrs
-import trio
 
 from octopi.model import PartitionRecord
 from octopi.ring.ending import Ending
 from octopi.roles.broker.ended_ring import registers_of
-from octopi.roles.broker.node import BrokerNode, BrokerOptions, run_broker
 from octopi.roles.broker.ring.member import RingMember
 from octopi.roles.broker.taking_over import is_taken_over
 from octopi.roles.register.node import RegisterNode
-from octopi.roles.register.options import RegisterOptions
-from octopi.roles.register.running import run_register
 from octopi.testing import Cluster
 from octopi.testing.program import Host
-from tests.kit.changing import REGISTER_PORT, record_content, register_address
-from tests.kit.join_secrets import SECRETS
-from tests.kit.ring import PORT, RingOfHosts, address
+from tests.kit.changing import record_content
+from tests.kit.registers_and_ring import RegistersAndRing, register_address
+from tests.kit.ring import address
 
 
-class EndingCluster:
+class EndingCluster(RegistersAndRing):
     """Founders of a ring, and registers with empty disks."""
 
     def __init__(
@@ -38,16 +34,8 @@ class EndingCluster:
         former: str = "",
     ) -> None:
         """*former*: the register that the brokers have at first; empty: they are founders."""
+        super().__init__(cluster, brokers, registers, partitions, replicas)
         self.former = former
-        self.cluster = cluster
-        self.ring = RingOfHosts(cluster, partitions=partitions, replicas=replicas)
-        self.brokers = tuple(brokers)
-        self.registers = tuple(registers)
-        self.nodes: dict[str, BrokerNode] = {}
-        """The newest process of each broker that has a register."""
-        self.register_nodes: dict[str, RegisterNode] = {}
-        self.errors: dict[str, list[Exception]] = {}
-        self._partitions, self._replicas = partitions, replicas
         for name in (*self.registers, *([former] if former else [])):
             cluster.program(name, partial(self._run_register, name))
         for name in self.brokers:
@@ -57,61 +45,16 @@ class EndingCluster:
         """Start a broker on a new host."""
         self.cluster.program(name, partial(self._run_broker, name))
 
-    def _is_one_of_several(self, name: str) -> bool:
-        return name in self.registers and len(self.registers) > 1
-
-    @property
-    def register_addresses(self) -> list[str]:
-        return list(map(register_address, self.registers))
-
-    async def _run_register(self, name: str, host: Host) -> None:
-        options = RegisterOptions(
-            listen=f"{name}:{REGISTER_PORT}",
-            data_directory="data",
-            partition_count=self._partitions,
-            replica_count=self._replicas,
-            gather_s=1.0,
-            secrets=SECRETS,
-            peers=tuple(self.register_addresses) if self._is_one_of_several(name) else (),
-        )
-
-        def show(node: RegisterNode) -> None:
-            self.register_nodes[name] = node
-
-        await self._noting(name, partial(run_register, host.environment, options, show=show))
-
     async def _run_broker(self, name: str, host: Host) -> None:
         join = tuple(map(address, self.brokers))
         while not (registers := registers_of(host.disk, "data")):
             if self.former and not is_taken_over(host.disk, "data"):
-                await self._run_with(name, (register_address(self.former),), join, host)
+                former = register_address(self.former)
+                await self._run_with_registers(name, (former,), join, host)
             self.nodes.pop(name, None)
             await self.ring.run(name, join, host)
         self.ring.nodes.pop(name, None)
-        await self._run_with(name, registers, join if self.former else (), host)
-
-    async def _run_with(
-        self, name: str, registers: tuple[str, ...], join: tuple[str, ...], host: Host
-    ) -> None:
-        options = BrokerOptions(
-            listen=f"{name}:{PORT}",
-            data_directory="data",
-            registers=list(registers),
-            secrets=SECRETS,
-            join=join,
-        )
-
-        def show(node: BrokerNode) -> None:
-            self.nodes[name] = node
-
-        await self._noting(name, partial(run_broker, host.environment, options, show=show))
-
-    async def _noting(self, name: str, run: partial) -> None:  # type: ignore[type-arg]
-        try:
-            await run(stop=trio.Event())
-        except Exception as error:
-            self.errors.setdefault(name, []).append(error)
-            raise
+        await self._run_with_registers(name, registers, join if self.former else (), host)
 
     # --- what is decided -----------------------------------------------------------------------
 

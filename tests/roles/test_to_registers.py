@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from octopi.clients.client import Client, connect
-from octopi.clients.ring import hand_over_to_registers, hand_over_to_ring
+from octopi.clients.ring import describe_ring, hand_over_to_registers, hand_over_to_ring
 from octopi.coordination.consistent_hash import HashCircle
 from octopi.errors import NotReadyError, OctopiError, RefusedError
 from octopi.identifiers import TopicName
@@ -25,8 +25,8 @@ from octopi.roles.broker.ring.topics.keeper import RingTopics
 from octopi.roles.broker.ring.topics.led import LedTopics
 from octopi.testing import Cluster, simulated
 from octopi.wire import messages as m
-from tests.kit.changing import register_address
 from tests.kit.ending import EndingCluster, OneDeciderSince
+from tests.kit.registers_and_ring import register_address
 from tests.kit.ring import address
 from tests.roles.test_ring_fail_over import Load, stored
 
@@ -357,11 +357,18 @@ async def test_an_attempt_is_given_up_when_a_broker_is_lost_and_the_ring_goes_on
         while not any(known.stage is EndingStage.CLOSING for known in ending.endings):
             await cluster.sleep(0.001)
         cluster.kill("c")
+        await cluster.sleep(2.0)
+        shown = await describe_ring(one.client)
+        assert shown.ending == "closing"
+        assert 3 in shown.ending_awaits
+        assert list(shown.registers) == ending.register_addresses
         await cluster.eventually(
             lambda: all(known.stage is EndingStage.GIVEN_UP for known in ending.endings),
             "it is given up",
             within_s=30.0,
         )
+        shown = await describe_ring(one.client)
+        assert (shown.ending, shown.ending_awaits) == ("given_up", ())
         count = len(one.load.acknowledged)
         await cluster.eventually(
             lambda: one.load.has(count + 50), "the ring goes on with two brokers", within_s=30.0

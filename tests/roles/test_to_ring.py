@@ -31,7 +31,8 @@ from octopi.roles.streams.exchange import StreamCaller
 from octopi.testing import Cluster, simulated
 from octopi.transport.http_requests import Asker, HttpRequest
 from octopi.wire import messages as m
-from tests.kit.changing import ChangingCluster, OneDecider, register_address
+from tests.kit.changing import ChangingCluster, OneDecider
+from tests.kit.registers_and_ring import register_address
 from tests.kit.ring import address
 from tests.roles.test_ring_fail_over import Load, stored
 

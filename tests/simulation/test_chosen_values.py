@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from octopi.identifiers import BrokerId, DirectoryId, Incarnation
-from octopi.simulation.invariants.chosen_values import ChosenValues, ForkError
+from octopi.simulation.invariants.chosen_values import ChosenValues, ForkError, follows
 from octopi.wire.agreement import AcceptorId, AgreedValue, Ballot
 
 A, B, C, D = (AcceptorId(BrokerId(one), DirectoryId(f"disk-{one}")) for one in range(1, 5))
@@ -34,10 +34,53 @@ def test_what_a_chosen_value_was_built_on_is_chosen_with_it() -> None:
     third = second.with_content(b"third")
     values.propose(ballot(1), second)
     values.accept(ballot(1), A)
+    values.promise(ballot(2), ballot(1), second)
     values.propose(ballot(2), third)
     values.accept(ballot(2), A)
     assert values.accept(ballot(2), B) == [second, third]
     assert values.accept(ballot(1), C) == []  # it was chosen long ago
+
+
+def test_a_value_is_built_on_what_was_told_with_the_promises_of_its_ballot() -> None:
+    """Not on what one acceptor accepted that gave none."""
+    values, second = ChosenValues(FIRST), FIRST.with_content(b"second")
+    third = second.with_content(b"third")
+    values.propose(ballot(1, 2), FIRST.with_content(b"another"))
+    values.accept(ballot(1, 2), C)
+    values.propose(ballot(1), second)
+    values.accept(ballot(1), A)
+    values.promise(ballot(2), ballot(1), second)
+    values.promise(ballot(2), ballot(0), FIRST)
+    values.propose(ballot(2), third)
+    values.accept(ballot(2), A)
+    assert values.accept(ballot(2), B) == [second, third]
+
+
+def test_a_value_that_was_proposed_once_more_leads_to_what_it_was_built_on_at_first() -> None:
+    values, second = ChosenValues(FIRST), FIRST.with_content(b"second")
+    third = second.with_content(b"third")
+    values.promise(ballot(2), ballot(1), second)
+    values.propose(ballot(2), third)
+    values.promise(ballot(3), ballot(2), third)
+    values.propose(ballot(3), third)
+    values.accept(ballot(3), A)
+    assert values.accept(ballot(3), B) == [second, third]
+
+
+def test_of_several_values_that_were_told_the_newest_counts_that_may_come_before() -> None:
+    second, late = FIRST.with_content(b"second"), FIRST.with_content(b"late")
+    third = second.with_content(b"third")
+
+    def may_follow(before: AgreedValue, after: AgreedValue) -> bool:
+        return before.content != b"late"
+
+    for fits, built_on in ((may_follow, second), (follows, late)):
+        values = ChosenValues(FIRST, fits)
+        values.promise(ballot(3), ballot(1), second)
+        values.promise(ballot(3), ballot(2), late)
+        values.propose(ballot(3), third)
+        values.accept(ballot(3), A)
+        assert values.accept(ballot(3), B) == [built_on, third]
 
 
 def test_two_chosen_values_of_one_change_are_a_fork() -> None:

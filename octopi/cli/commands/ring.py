@@ -14,7 +14,7 @@ from octopi.cli.rendering import counted, print_table
 
 if TYPE_CHECKING:
     from octopi import Client
-    from octopi.wire.ring import LeaveProgress, RingNode
+    from octopi.wire.ring import LeaveProgress, RingDescription, RingNode
 
 _LOOK_INTERVAL_S: Final = 0.5
 
@@ -39,7 +39,8 @@ def show(
       octopi-node ring show --server ws://127.0.0.1:9101
 
     It says how many partitions the asked broker leads, and of how many of them no majority of the
-    acceptors answers it, and which brokers are drained or leave.  There is a line for each broker,
+    acceptors answers it, which brokers are drained or leave, and in which stage a hand-over to
+    registers is, and for whom it waits.  There is a line for each broker,
     in the order of the ring from the asked one on.  STATE is `asked` for that one, `successor` and
     its number for those that it keeps in touch with, `known` for the others, and `silent` for a
     broker that did not answer last.  HEARD is the seconds since it was heard, by any broker that
@@ -70,6 +71,8 @@ def show(
         say(f"drained until they are started again: {' '.join(map(str, found.drained))}")
     if found.leaving:
         say(f"leaving for good: {' '.join(map(str, found.leaving))}")
+    if found.ending:
+        say(hand_over_line(found))
     places = {one.identity: f"successor {at}" for at, one in enumerate(found.successors, 1)}
     rows: list[list[object]] = [_row(found.me, "asked", 0.0)]
     own = found.me.place
@@ -78,6 +81,18 @@ def show(
         heard_s = None if one.heard_ms is None else one.heard_ms / 1000
         rows.append(_row(one.node, state, heard_s))
     print_table(["BROKER", "ADDRESS", "HOST", "POINT", "STARTS", "STATE", "HEARD"], rows)
+
+
+def hand_over_line(found: RingDescription) -> str:
+    """How far it is that registers are to decide."""
+    to = " ".join(found.registers)
+    match found.ending:
+        case "ended":
+            return f"handed over to {to}"
+        case "given_up":
+            return f"the hand-over to {to} was given up: nothing has changed"
+    awaited = " ".join(map(str, found.ending_awaits))
+    return f"being handed over to {to}, stage {found.ending}: waits for broker {awaited}"
 
 
 def _row(node: RingNode, state: str, heard_s: float | None) -> list[object]:

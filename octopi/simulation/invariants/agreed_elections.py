@@ -6,6 +6,7 @@ is chosen instead of when a register decides.
 
 from __future__ import annotations
 
+from octopi.coordination.agreed_partition import AgreedPartition
 from octopi.simulation.invariants.elections import ElectionRules
 from octopi.simulation.kernel.world import Event, StepEvent
 from octopi.simulation.step_handlers import StepHandlers
@@ -36,6 +37,26 @@ class AgreedElections(ElectionRules):
             if now.record != before.record:
                 self._check_acceptances(event, now.record)
                 self._check_record(event, now.record)
+            if now.incarnations != before.incarnations:
+                self._check_registered(event, before, now)
+
+    def _check_registered(
+        self, event: Event, before: AgreedPartition, now: AgreedPartition
+    ) -> None:
+        """Check that a broker which is registered anew and stays in sync has everything, also if
+        what it lost was never on its device: it knows that it was lost."""
+        record = now.record
+        for one in set(now.incarnations).difference(before.incarnations):
+            host = self._cluster.host_of(one.broker)
+            if one.broker not in record.in_sync or not self._has_its_disk(one.broker):
+                continue
+            node = self._cluster.nodes[host]
+            member = node.ring.member if node.ring is not None else None
+            partitions = None if member is None else member.partitions
+            runs = node.host.is_up and partitions is not None and partitions.me == one
+            if runs and not node.has_lost_files:
+                for log in self._live_logs(record.partition):
+                    self._require_held(event, log, host)
 
     def _check_new_epoch(self, event: Event, record: PartitionRecord, epoch: int) -> None:
         for broker in record.in_sync:

@@ -39,7 +39,7 @@ from octopi.simulation.invariants.chosen_values import ChosenValues, ForkError
 from octopi.simulation.invariants.in_sync_times import InSyncTimes
 from octopi.simulation.kernel.world import Event
 from octopi.tracing import steps
-from octopi.wire.agreement import AgreedValue, ValueAccepted
+from octopi.wire.agreement import AgreedValue, BallotPromised, ValueAccepted
 from octopi.wire.messages import PartitionRecord, TopicOptions, TopicRecord
 
 _CLUSTER: Final = InstanceId(0)
@@ -90,6 +90,10 @@ class AgreedView:
                 for entry in entries:
                     if isinstance(entry, AcceptEntry):
                         self._propose(instance, entry)
+            case steps.A2Answering(instance, BallotPromised() as message):
+                if message.value is not None:
+                    known = self._values.setdefault(instance, ChosenValues())
+                    known.promise(message.ballot, message.accepted, message.value)
             case steps.A2Answering(instance, ValueAccepted() as message):
                 self._accept(instance, message)
             case steps.P6Committed() as step if step.topic == TOPICS_LOG:
@@ -132,7 +136,7 @@ class AgreedView:
             first = first_partition_value(record, partition)
             if first is None or partition in self._agreed:
                 continue
-            self._values[instance_of(partition)] = ChosenValues(first)
+            self._values[instance_of(partition)] = ChosenValues(first, _may_follow)
             agreed = self._agreed[partition] = decode_partition(first.content)
             self.state.apply(PartitionDecided(agreed.record))
             self.version += 1
@@ -227,6 +231,15 @@ class AgreedView:
         """Whether *topic* was never acknowledged from a page cache."""
         options = [topic.options, *self.options.get(topic.topic_id, {}).values()]
         return all(one.flush_before_ack for one in options)
+
+
+def _may_follow(before: AgreedValue, after: AgreedValue) -> bool:
+    """Whether nothing that only grows is less in the second value about a partition."""
+    old, new = decode_partition(before.content), decode_partition(after.content)
+    known = {one.broker: one.incarnation for one in new.incarnations}
+    if any(known.get(one.broker, 0) < one.incarnation for one in old.incarnations):
+        return False
+    return not _fault_of(old, new)
 
 
 def _fault_of(before: AgreedPartition, agreed: AgreedPartition) -> str:

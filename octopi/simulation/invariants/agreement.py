@@ -9,7 +9,7 @@ ballot-unheld           an acceptor answers with a promise, or a value, that is 
                         or it accepts below a ballot that it has promised
 unchosen-told           a broker is told that a value is chosen which is not
 right-overlaps          an epoch is announced while the leader of an earlier one may still serve
-                        clients
+                        clients, or such a leader commits later and may serve them again
 ring-broken             everything is healed, and the brokers are not one ring, in the order of
                         their points
 ======================= ================================================================
@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from octopi.identifiers import Epoch, InstanceId, PartitionId
-from octopi.simulation.cluster import DATA_DIRECTORY, WIPE, SimulatedCluster
+from octopi.simulation.cluster import DATA_DIRECTORY, WIPE, Node, SimulatedCluster
 from octopi.simulation.disk.acceptor_bytes import AcceptorBytes
 from octopi.simulation.faults.actions import DriftClock, Refuse
 from octopi.simulation.faults.injector import FAULT
@@ -53,7 +53,7 @@ class AgreementRules(SystemInvariants):
         ),
         "unchosen-told": "brokers are told only of values that a quorum has accepted",
         "right-overlaps": (
-            "when an epoch is announced, no leader of an earlier one has the right to serve"
+            "from when an epoch is announced, no leader of an earlier one has the right to serve"
         ),
         "ring-broken": (
             "when everything is healed, the brokers are one ring, in the order of their points"
@@ -76,6 +76,7 @@ class AgreementRules(SystemInvariants):
         }
         self.handlers.on(self._check_answer, steps.A2Answering)
         self.handlers.on(self._check_told, steps.A3Heard)
+        self.handlers.on(self._check_commit, steps.P6Committed)
         self.handlers.on_word(self._note_fault, FAULT)
         self.handlers.on_word(self._forget, WIPE)
 
@@ -145,20 +146,30 @@ class AgreementRules(SystemInvariants):
             text = f"{event.host} is told that {message.value} is chosen as value "
             self.break_rule("unchosen-told", f"{text}{message.instance}, and it is not", event)
 
+    def _check_commit(self, event: StepEvent[steps.P6Committed]) -> None:
+        """Check that a leader which commits may not serve, if a later epoch is announced."""
+        epoch = self._agreed.state.announced_epoch(event.step.partition)
+        if event.step.epoch < epoch and not self._may_overlap:
+            self._check_right_of(self.cluster.nodes[event.host], event, event.step.partition, epoch)
+
     def _check_rights(self, event: Event, partition: PartitionId, epoch: Epoch) -> None:
         """Check that no leader of an epoch before *epoch*, which is announced now, may serve."""
-        if self._may_overlap:
+        if not self._may_overlap:
+            for node in self.cluster.brokers:
+                self._check_right_of(node, event, partition, epoch)
+
+    def _check_right_of(self, node: Node, event: Event, partition: PartitionId, epoch: int) -> None:
+        """Check that *node* does not lead in an epoch before *epoch*, which is announced, with the
+        right to."""
+        ring, member = node.ring, node.ring.member if node.ring is not None else None
+        if not node.host.is_up or ring is None or member is None or not member.partitions:
             return
-        for node in self.cluster.brokers:
-            ring, member = node.ring, node.ring.member if node.ring is not None else None
-            if not node.host.is_up or ring is None or member is None or not member.partitions:
-                continue
-            machine = member.partitions.partition(partition)
-            replica = ring.replicas.replica(partition)
-            leads = None if replica is None else replica.machine.leader
-            if machine is None or leads is None or leads.epoch >= epoch:
-                continue
-            if member.partitions.pulses.fence(machine, leads.epoch) is None:
-                text = f"epoch {epoch} of partition {partition} is announced, and {node.name} has "
-                text += f"the right to lead in epoch {leads.epoch}"
-                self.break_rule("right-overlaps", text, event)
+        machine = member.partitions.partition(partition)
+        replica = ring.replicas.replica(partition)
+        leads = None if replica is None else replica.machine.leader
+        if machine is None or leads is None or leads.epoch >= epoch:
+            return
+        if member.partitions.pulses.fence(machine, leads.epoch) is None:
+            text = f"epoch {epoch} of partition {partition} is announced, and {node.name} has "
+            text += f"the right to lead in epoch {leads.epoch}"
+            self.break_rule("right-overlaps", text, event)

@@ -3,14 +3,26 @@
 A value is chosen in a ballot when a quorum of the acceptors that it names has accepted it in that
 ballot (`octopi.wire.agreement.AgreedValue.is_quorum`); an acceptor counts when it is about to say
 so.  A proposer may build on a value that it read and that never had a quorum itself.  If its own is
-chosen, so is what it was built on: a chain of values leads from one chosen value to the next.
+chosen, so is what it was built on: a chain of values leads from one chosen value to the next.  It
+read what an acceptor told when it promised the ballot.  If several told different values, it is not
+known here which of them it had heard when it proposed; the newest one counts that it may follow.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from typing import TypeAlias
 
 from octopi.wire.agreement import AcceptorId, AgreedValue, Ballot
+
+MayFollow: TypeAlias = Callable[[AgreedValue, AgreedValue], bool]
+"""Whether the second value may be decided when the first one is in force."""
+
+
+def follows(before: AgreedValue, after: AgreedValue) -> bool:
+    """The `MayFollow` of values of which nothing else is known."""
+    return after.follows(before)
 
 
 class ForkError(Exception):
@@ -23,12 +35,15 @@ class ChosenValues:
     Invariant: each value in `history` follows from the one before it.
     """
 
-    def __init__(self, first: AgreedValue | None = None) -> None:
+    def __init__(self, first: AgreedValue | None = None, may_follow: MayFollow = follows) -> None:
         """*first*: the first value, which counts as chosen; None: it is chosen by a quorum, too."""
+        self._may_follow = may_follow
         self.history: list[AgreedValue] = [] if first is None else [first]
         """The chosen values, each at the place that its count of changes names."""
         self._proposed: dict[Ballot, AgreedValue] = {}
         self._accepted: dict[Ballot, set[AcceptorId]] = defaultdict(set)
+        self._told: dict[Ballot, list[tuple[Ballot, AgreedValue]]] = defaultdict(list)
+        """What acceptors had accepted when they promised a ballot, and in which one."""
         self._chosen: set[Ballot] = set()
 
     @property
@@ -41,6 +56,10 @@ class ChosenValues:
         """Values that were proposed, are not chosen, and may still be."""
         known = -1 if self.newest is None else self.newest.change
         return [one for one in self._proposed.values() if one.change > known]
+
+    def promise(self, ballot: Ballot, accepted: Ballot, value: AgreedValue) -> None:
+        """An acceptor promises *ballot*, and says that it has accepted *value* in *accepted*."""
+        self._told[ballot].append((accepted, value))
 
     def propose(self, ballot: Ballot, value: AgreedValue) -> None:
         """An acceptor is asked to accept *value* in *ballot*.
@@ -68,7 +87,7 @@ class ChosenValues:
             if self.history[value.change] != value:
                 raise ForkError(f"{value} is chosen, and so is {self.history[value.change]}")
             return []
-        chain = self._chain_to(value)
+        chain = self._chain_to(value, ballot)
         if chain is None:
             raise ForkError(f"{value} is chosen, and doesn't follow from {self.newest}")
         self.history += chain
@@ -78,16 +97,26 @@ class ChosenValues:
         """Whether *value* is chosen."""
         return value.change < len(self.history) and self.history[value.change] == value
 
-    def _chain_to(self, value: AgreedValue) -> list[AgreedValue] | None:
-        """Proposed values that lead from the newest chosen one to *value*; None: there are none."""
+    def _chain_to(self, value: AgreedValue, ballot: Ballot) -> list[AgreedValue] | None:
+        """Values that lead from the newest chosen one to *value*, which was proposed in *ballot*;
+        None: there are none."""
         newest = self.newest
         if newest is None:
             return [value] if value.change == 0 else None
         if value.change == newest.change + 1:
             return [value] if value.follows(newest) else None
-        for one in self._proposed.values():
-            if one.change == value.change - 1 and value.follows(one):
-                chain = self._chain_to(one)
-                if chain is not None:
-                    return [*chain, value]
+        told = sorted(self._told[ballot], key=lambda one: one[0], reverse=True)
+        for accepted, one in told:
+            if one == value:  # it was proposed once more
+                return self._chain_to(one, accepted)
+        before = [
+            (accepted, one)
+            for accepted, one in told
+            if one.change == value.change - 1 and value.follows(one)
+        ]
+        fitting = [(accepted, one) for accepted, one in before if self._may_follow(one, value)]
+        for accepted, one in fitting or before:
+            chain = self._chain_to(one, accepted)
+            if chain is not None:
+                return [*chain, value]
         return None

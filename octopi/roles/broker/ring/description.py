@@ -44,6 +44,7 @@ def described(request: int, member: DescribedMember, keeper: ClusterKeeper) -> m
     acceptors: tuple[BrokerId, ...] = ()
     if chosen is not None:
         acceptors = tuple(one.broker for one in chosen.value.acceptors)[:FOUNDERS_MAX]
+    ending = None if record is None else record.ending
     entries: list[BookEntry] = [] if chord is None else list(chord.book)
     entries.sort(key=lambda one: one.node.place)
     return m.RingDescription(
@@ -62,6 +63,9 @@ def described(request: int, member: DescribedMember, keeper: ClusterKeeper) -> m
         sum(not may_act for _, may_act in led),
         () if record is None else record.drained,
         () if record is None else record.leaving,
+        "" if ending is None else ending.stage,
+        () if ending is None else ending.registers,
+        ending.missing if ending is not None and ending.is_under_way else (),
     )
 
 
