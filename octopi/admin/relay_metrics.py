@@ -34,7 +34,8 @@ class RelayMetrics(Collector):
         clocks: Callable[[], Mapping[BrokerId, float]],
         memory: RelayMemory,
     ) -> None:
-        """*memory*: of all streams.  *clocks*: by how much the clocks of other relays are ahead (s)."""
+        """*clocks*: by how much the clocks of other relays are ahead (s).  *memory*: the bound for
+        all streams."""
         self._clock = clock
         self._partitions = partitions
         self._clocks = clocks
