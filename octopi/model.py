@@ -277,27 +277,19 @@ class RelaySetRecord:
 
     partition: PartitionNumber
     version: Counted
-    """Counts the sets of the partition, each of which has one member more or less than the one
-    before."""
+    """Counts the sets of the partition, each of which has one member more or less."""
     members: BrokerNumbers
     in_force: bool = False
     """Whether an epoch has begun with these members."""
     size: Annotated[int, Within(0, RELAYS_MAX)] = RELAYS_MIN
     """How many members the partition should have."""
     pinned: Annotated[bool, MayBeMissing()] = False
-    """Whether an operator has named the members: then they are replaced if they have to be, but
-    not to spread sets over brokers."""
+    """Whether an operator has named the members, so that none is moved to spread sets."""
 
     @property
     def number(self) -> tuple[int, bool]:
         """Of two records of a partition, the one in which this is greater is the newer one."""
         return self.version, self.in_force
-
-    def may_become(self, other: RelaySetRecord) -> bool:
-        """Whether *other* may follow: it is newer, or of the same members, of which only the wishes
-        have changed."""
-        same = attrs.evolve(other, size=self.size, pinned=self.pinned)
-        return self.number < other.number or same == self
 
     def fault(self) -> str:
         """Why no register can decide this; empty if one can."""

@@ -56,12 +56,12 @@ class BrokerNodeView:
         from octopi.admin.relay_metrics import RelayMetrics
         from octopi.admin.subscription_metrics import SubscriptionMetrics
 
-        node, parts = self.node, self.node.parts
+        node, parts, relays = self.node, self.node.parts, self.node.relays
         return [
             BrokerMetrics(node.replicas, parts.readers, node.streams.readers, logs_max),
             SubscriptionMetrics(parts),
             RelayMetrics(
-                node.environment.clock, node.relays.partitions, lambda: node.relays.clocks
+                node.environment.clock, relays.partitions, lambda: relays.clocks, relays.memory
             ),
         ]
 

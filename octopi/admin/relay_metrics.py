@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from octopi.environment import Clock
 from octopi.identifiers import BrokerId, PartitionId
 from octopi.relay.member import RelayMember
+from octopi.relay.memory import RelayMemory
 from octopi.relay.messages import RelayStatus
 from octopi.roles.broker.relay.partition import RelayPartition
 from octopi.roles.broker.relay.view_service import described
@@ -31,11 +32,14 @@ class RelayMetrics(Collector):
         clock: Clock,
         partitions: Mapping[PartitionId, RelayPartition],
         clocks: Callable[[], Mapping[BrokerId, float]],
+        memory: RelayMemory,
     ) -> None:
-        """*clocks*: by how much the clocks of other relays are ahead (s)."""
+        """*clocks*: by how much the clocks of other relays are ahead (s).  *memory*: the bound for
+        all streams."""
         self._clock = clock
         self._partitions = partitions
         self._clocks = clocks
+        self._memory = memory
 
     def collect(self) -> Iterator[Metric]:
         now = self._clock.now()
@@ -88,6 +92,12 @@ class RelayMetrics(Collector):
         for broker, ahead_s in self._clocks().items():
             skew.add_metric([str(broker)], ahead_s)
         yield skew
+        yield GaugeMetricFamily(
+            "octopi_relay_memory_bytes", "For all streams together.", self._memory.bytes_max
+        )
+        yield CounterMetricFamily(
+            "octopi_relay_evicted_bytes", "For want of memory.", self._memory.evicted_bytes
+        )
 
     def _repairs(self, members: Sequence[RelayMember]) -> Iterator[Metric]:
         labels = ("partition", "phase")

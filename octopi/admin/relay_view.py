@@ -46,4 +46,5 @@ class RelayBrokerView:
         def clocks() -> Mapping[BrokerId, float]:
             return {} if self.node.links is None else self.node.links.clocks
 
-        return [RelayMetrics(self.node.environment.clock, self.node.partitions, clocks)]
+        node = self.node
+        return [RelayMetrics(node.environment.clock, node.partitions, clocks, node.memory)]

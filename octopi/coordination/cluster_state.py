@@ -29,6 +29,7 @@ from octopi.coordination.journal_entries import (
     TopicRemoved,
 )
 from octopi.coordination.machines import Machines
+from octopi.coordination.relay_sets import may_follow
 from octopi.identifiers import NO_EPOCH, BrokerId, Epoch, PartitionId, id_fault, topic_name_fault
 from octopi.limits import (
     BROKER_ID_MAX,
@@ -244,7 +245,7 @@ class ClusterState:
                 self._removed_topic(entry.topic_id, entry.broker)
             case RelaySetDecided(relays):
                 before = self.relay_sets.get(relays.partition)
-                assert before is None or before.may_become(relays), "sets only go forward"
+                assert before is None or may_follow(before, relays), "sets only go forward"
                 self.relay_sets[relays.partition] = relays
 
     def _keep(self, topic: TopicRecord) -> None:

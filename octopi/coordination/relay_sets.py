@@ -117,6 +117,13 @@ def balancing_set(brokers: RelayBrokers, sets: Iterable[RelaySetRecord]) -> Rela
     return None if best is None else best[2]
 
 
+def may_follow(before: RelaySetRecord, after: RelaySetRecord) -> bool:
+    """Whether *after* may be decided when *before* was: it is newer, or has the same members, and
+    other wishes for them."""
+    same = attrs.evolve(after, size=before.size, pinned=before.pinned)
+    return before.number < after.number or same == before
+
+
 def step_towards(record: RelaySetRecord, wanted: Collection[BrokerId]) -> RelaySetRecord | None:
     """The next set on the way from *record* to the members *wanted*; None: it has them."""
     missing = [one for one in wanted if one not in record.members]

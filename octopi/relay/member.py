@@ -63,6 +63,8 @@ class RelayMember(RelayParticipation):
             self._scrubs_at = now + self._scrub_s
             if not self.streams.is_intact():
                 self._empty(keeps=False)
+            for stream in self.evictable:  # a silent one has old transactions, too
+                stream.buffer.trim(stream.highwater, now)
         self._count_by_newest(now)
         self._look_at_fence(now)
         self._look_for_timelines(now)

@@ -10,15 +10,29 @@ a quorum is alone beyond the bound, sequencers put nothing more in order.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol, TypeVar
 
 from octopi.limits import RELAY_BUFFER_BYTES_MIN, RELAY_MEMORY_BYTES, RELAY_MEMORY_LOOK_S
 
-if TYPE_CHECKING:
-    from octopi.relay.stream import RelayStream
-
 _ROOM_SHARE: Final = 16
 """A sixteenth of the bound is made free at once, so that streams are not looked at all the time."""
+
+
+class HoldingStream(Protocol):
+    """A stream that may leave out what is old (`octopi.relay.stream.RelayStream`)."""
+
+    grown_at: float
+    """When something was added last (monotonic, s)."""
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds."""
+
+    def leave_out(self, wanted_bytes: int, floor_bytes: int) -> int:
+        """Leave out what is oldest; return how many bytes that made."""
+
+
+Holding = TypeVar("Holding", bound=HoldingStream)
 
 
 class RelayMemory:
@@ -46,8 +60,8 @@ class RelayMemory:
         return (self.held_bytes > self.bytes_max or self.is_full) and now >= self._looks_at
 
     def make_room(
-        self, streams: Iterable[RelayStream], fixed_bytes: int, now: float
-    ) -> dict[RelayStream, int]:
+        self, streams: Iterable[Holding], fixed_bytes: int, now: float
+    ) -> dict[Holding, int]:
         """Leave out what was delivered, until there is room; return how much of which streams
         (bytes).
 
@@ -55,9 +69,9 @@ class RelayMemory:
         hold.
         """
         known = sorted(streams, key=lambda one: one.grown_at)
-        held = fixed_bytes + sum(one.buffer.size_bytes for one in known)
+        held = fixed_bytes + sum(one.held_bytes for one in known)
         wanted = self.bytes_max - self.bytes_max // _ROOM_SHARE
-        evicted: dict[RelayStream, int] = {}
+        evicted: dict[Holding, int] = {}
         for floor in (RELAY_BUFFER_BYTES_MIN, 0):
             for stream in known:
                 if held <= wanted:

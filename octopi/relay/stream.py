@@ -62,6 +62,11 @@ class RelayStream:
         return self._set.quorum
 
     @property
+    def held_bytes(self) -> int:
+        """The records that are kept."""
+        return self.buffer.size_bytes
+
+    @property
     def uncommitted_bytes(self) -> int:
         """What may not be delivered yet."""
         return self.buffer.end.end - self.highwater

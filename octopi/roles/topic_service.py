@@ -76,7 +76,12 @@ class KeptTopics(Protocol):
         Raises:
           OctopiError: why it can't be created, or not now.
         """
-        raise RefusedError("this cluster has no topics in memory", Status.INVALID_OPTION)
+        raise RefusedError(
+            f"topic {name} can't be in memory: brokers without a register (--join) keep topics in "
+            "logs only; such topics take a cluster with a register, or brokers of their own "
+            "(--relay-peers)",
+            Status.INVALID_OPTION,
+        )
 
     async def alter(
         self, name: str, options: m.TopicOptions, names: Collection[str]

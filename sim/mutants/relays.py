@@ -208,6 +208,20 @@ MUTANTS: Final = (
         ("relay_votes_and_dies", "relay_sequencer_restarts_empty", *_FOUNDINGS),
     ),
     Mutant(
+        "relays-join-without-the-sequencer",
+        _EPOCH,
+        """
+-        from_it = valid.get(sequencer)
+-        if from_it is None or from_it.answer.epoch != latest or from_it.answer.streams is None:
++        from_it = next((one for one in valid.values() if one.answer.streams is not None), None)
++        if from_it is None or from_it.answer.streams is None:
+             return None
+""",
+        "a relay that knows nothing joins by what the sequencer of an earlier epoch holds",
+        "relay-forgotten",
+        ("relay_votes_and_dies", "relay_sequencer_restarts_empty", *_CHANGES),
+    ),
+    Mutant(
         "relays-join-by-a-start",
         _MEMBER,
         """
@@ -252,6 +266,17 @@ MUTANTS: Final = (
 +        return silence > 2 * RELAY_SILENCE_S
 """,
         "a timeline begins without a relay that was silent for a second",
+        "relay-lost",
+        _FOUNDINGS,
+    ),
+    Mutant(
+        "relays-that-said-that-they-are-empty-stay-so",
+        "octopi.relay.fence",
+        """
+-        return said_so and stuck_since is not None and known.beat_at > stuck_since + RELAY_ANSWER_S
++        return said_so
+""",
+        "a relay that has joined, and is cut off then, counts as empty when a timeline begins",
         "relay-lost",
         _FOUNDINGS,
     ),
@@ -322,6 +347,17 @@ MUTANTS: Final = (
         "a reader that has read what is gone is not told",
         "SILENT_FORK",
         ("relay_two_restart",),
+    ),
+    Mutant(
+        "relay-ids-have-no-start",
+        "octopi.relay.message_ids",
+        """
+-    life = broker.to_bytes(8, "big") + incarnation.to_bytes(8, "big")
++    life = broker.to_bytes(8, "big")
+""",
+        "a broker gives ids again that it gave before a restart, if its clock is set back",
+        "relay-doubled",
+        ("relay_clocks_jump",),
     ),
     Mutant(
         "relay-ids-follow-the-clock",

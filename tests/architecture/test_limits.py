@@ -53,6 +53,7 @@ BOUNDS_NOBODY_ELSE = {
         "RELAY_FOUND_RETRY_S",
         "RELAY_SCRUB_S",
         "RELAY_SETS_BALANCE_S",
+        "RELAY_MEMORY_LOOK_S",
         "RELAY_SETS_LOOK_S",
         "RELAY_STORE_RETRY_S",
         "RELAY_TICK_S",

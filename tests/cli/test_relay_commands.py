@@ -163,6 +163,8 @@ def test_consume_begins_behind_the_message_with_an_id(
         (["--relay-peers", "1=ws://a:1,1=ws://b:1", "--id", "1"], "an id of its own"),
         (["--relay-peers", "ws://a:1", "--id", "1"], "is no relay"),
         (["--relay-peers", "1=ws://a:1", "--id", "1", "--relay-place", "a*"], "places no topics"),
+        (["--relay-place", "a*=1+2+3", "--join", "ws://a:1"], "--relay-place is not an option"),
+        (["--relay-peers", "1=ws://a:1", "--id", "1", "--relay-memory", "9"], "33554432"),
         (["--relay-place", "a*=1+2+3"], "--relay-place is not an option of a broker without"),
         (
             ["--relay-peers", "1=ws://127.0.0.1:1,2=ws://b:1", "--id", "1"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from octopi.identifiers import BrokerId, Offset, TopicId
+from octopi.identifiers import BrokerId, Incarnation, Offset, TopicId
 from octopi.limits import RELAY_BUFFER_BYTES_MIN, RELAY_MEMORY_BYTES, RELAY_MEMORY_LOOK_S
 from octopi.relay.buffer import BufferBounds
 from octopi.relay.memory import RelayMemory
@@ -18,7 +18,7 @@ from tests.relay.parts import PARTITION, produced
 
 ME = BrokerId(1)
 SET = RelaySet(PARTITION, [ME, BrokerId(2), BrokerId(3)])
-IDS = MessageIds(node_name(ME, 1))
+IDS = MessageIds(node_name(ME, Incarnation(1)))
 BIG = 20_000
 
 

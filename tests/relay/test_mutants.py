@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import attrs
 import pytest
@@ -38,7 +39,7 @@ from octopi.relay.streams import RelayStreams
 from octopi.relay.timelines import RelayEpoch, Timeline
 from octopi.relay.written import WrittenMarks
 from octopi.replication.producer_sequences import Fresh, ProducerSequences
-from tests.relay import founding_scenarios, runs, scenarios, test_message_ids as ids
+from tests.relay import founding_scenarios, runs, scenarios, test_message_ids as ids, walks
 from tests.relay.parts import RelayBroker
 from tests.relay.small_scope import SET
 from tests.relay.world import RelayWorld
@@ -436,6 +437,40 @@ def members_of_different_timelines_are_added_up(patch: pytest.MonkeyPatch) -> No
         return Counter({one: sum(found.values()) for one in found})
 
     patch.setattr(Hearing, "holders", summed)
+
+
+# --- changes of sets -----------------------------------------------------------------------------
+
+
+def _swap(world: RelayWorld) -> None:
+    """Order two other members for two of them, at once."""
+    random, now = world.random, list(world.relay_set.ranked)
+    others = [one for one in world.brokers if one not in now and world.brokers[one].alive]
+    if world.in_force != world.relay_set or len(now) < 3 or len(others) < 2:
+        return
+    left = random.sample(now, len(now) - 2)
+    world.order([*left, *random.sample(others, 2)])
+
+
+@mutant(partial(walks.walk, 0, moves=10))
+def a_set_changes_by_several_members_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RelaySet, "follows", lambda self, other: self.version > other.version)
+    patch.setattr(walks, "_move", _swap)
+
+
+@mutant(partial(walks.walk, 1, moves=10))
+def votes_are_counted_by_the_newest_set(patch: pytest.MonkeyPatch) -> None:
+    plan = Votes.plan
+
+    def by_newest(
+        self: Votes, epoch: RelayEpoch, lives: Lives, known_set: RelaySet, now: float
+    ) -> EpochPlan | None:
+        for voter, one in self._cast.items():
+            vote = attrs.evolve(one.vote, relay_set=known_set)
+            self._cast[voter] = attrs.evolve(one, vote=vote)
+        return plan(self, epoch, lives, known_set, now)
+
+    patch.setattr(Votes, "plan", by_newest)
 
 
 # --- ids -----------------------------------------------------------------------------------------

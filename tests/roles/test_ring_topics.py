@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from octopi.clients.client import Client
-from octopi.errors import RefusedError, TopicExistsError, UnknownTopicError
+from octopi.errors import Blame, RefusedError, Status, TopicExistsError, UnknownTopicError
 from octopi.identifiers import is_internal
 from octopi.testing import Cluster, simulated
 from octopi.wire import messages as m
@@ -265,3 +265,22 @@ async def test_a_queue_gives_up_a_message_as_a_dead_letter_beside_its_topic(
 
 async def _has_dead(client: Client) -> bool:
     return await stored(client, "orders.mails.dead") == [b"7"]
+
+
+@simulated(brokers=1, oracle=False)
+async def test_a_topic_in_memory_is_refused_and_the_refusal_says_where_there_are_some(
+    cluster: Cluster,
+) -> None:
+    async with clients(cluster) as (_, one, other):
+        with pytest.raises(
+            RefusedError, match="with a register, or brokers of their own"
+        ) as refused:
+            await one.create_topic("prices", kind="relay")
+        assert refused.value.status == Status.INVALID_OPTION
+        assert refused.value.meaning.fault is Blame.CALLER
+        assert not refused.value.meaning.retryable
+        with pytest.raises(RefusedError, match="does not carry out set_relays") as set_members:
+            await one.admin.set_relays(0, [1, 2, 3])
+        assert set_members.value.status == Status.INVALID_OPTION
+        assert await other.topics() == []
+        await one.create_topic("prices")  # its name is free

@@ -116,16 +116,16 @@ def test_a_relay_fails_at_a_step_of_a_founding(code: str, act: Act) -> None:
     check(test)
 
 
-@simulated(seeds=4, brokers=1, oracle=False, shrink_s=0)
+@simulated(seeds=3, brokers=1, oracle=False, shrink_s=0)
 async def test_relays_of_a_static_list_keep_the_rules_whatever_fails(cluster: Cluster) -> None:
-    names = cluster.random.choice(("abc", "abc", "abcd", "abcde"))
+    names = cluster.random.choice(("abc", "abc", "abcde"))
     bounds = cluster.random.choice((None, BufferBounds(count=40)))
-    relays = RelaysOfHosts(cluster, names, partitions=2, replicas=5, bounds=bounds)
+    relays = RelaysOfHosts(cluster, names, partitions=1, replicas=5, bounds=bounds)
     load = RelayLoad(relays)
     relays.start()
     await relays.alike()
-    async with load.running():
-        for _ in range(6):
+    async with load.running(pause_s=0.05):
+        for _ in range(5):
             host = cluster.random.choice(relays.names)
             cluster.random.choice(_ACTIONS)(cluster, host)
             await cluster.sleep(cluster.random.choice((0.05, 0.4, 1.0, 2.5)))
