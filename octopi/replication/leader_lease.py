@@ -16,7 +16,7 @@ process is gone.  The end of a connection alone does not show that.
 Producing needs no such right: acknowledgements of all in-sync followers guard it.
 
 Brokers don't ask for this right yet: no message carries a renewal
-(`docs/decisions/0162-all-in-sync-followers-grant-a-leaders-lease.md`).
+(`docs/decisions/0159-all-in-sync-followers-grant-a-leaders-lease.md`).
 """
 
 from __future__ import annotations
