@@ -47,6 +47,7 @@ NEEDED: dict[type, Verb | None] = {
     m.Goodbye: Verb.REPLICATE,
     m.BrokerStatus: Verb.REPLICATE,
     m.Ask: Verb.REPLICATE,
+    m.ForwardProduce: Verb.REPLICATE,
     m.StreamExpired: Verb.REPLICATE,
     m.RelayReport: Verb.REPLICATE,
     m.BrokerLoad: Verb.REPLICATE,
