@@ -204,6 +204,16 @@ def test_every_rule_of_a_system_has_a_description(system: type[SystemInvariants]
 # --- what it is made of -----------------------------------------------------------------
 
 
+def test_every_letter_of_a_step_has_a_badge_and_a_meaning() -> None:
+    letters = {name[0] for name in vars(steps) if re.match(r"[A-Z]\d", name)}
+    assert len(letters) > 10
+    folder = Path(inspect.getfile(write_page)).parent / "page"
+    style, layout = (folder / "page.css").read_text(), (folder / "layout.js").read_text()
+    for letter in sorted(letters):
+        assert re.search(rf"\.kind-{letter}[ ,]", style), letter
+        assert f'  ["{letter}", ' in layout, letter
+
+
 def test_the_page_loads_nothing_from_elsewhere() -> None:
     html = page(lost_write())
     assert not re.search(r'(src|srcset|action|xlink:href)\s*=\s*"', html)
