@@ -45,11 +45,18 @@ async def back_up(
     """Copy everything that is committed in *topic* now to *directory*, which is made.
 
     Raises:
-      CommandError: if the directory is not empty, or a record arrived damaged.
+      CommandError: if the topic got other partitions while it was in use, the directory is not
+          empty, or a record arrived damaged.
       OctopiError: whatever reading raises.
       OSError: if writing fails.
     """
     info = await client.describe_topic(topic)
+    if info.generations:
+        raise CommandError(
+            f"{topic} got other partitions while it was in use, and a backup has one list of them: "
+            "copy it with `octopi-node pipeline archive`",
+            ExitCode.REFUSED,
+        )
     prepare_directory(directory)
     taken_at = datetime.now(UTC).isoformat(timespec="seconds")
     logs: list[BackedUpLog] = []

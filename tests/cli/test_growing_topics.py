@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import Result
@@ -84,3 +85,32 @@ def test_what_can_not_grow_or_move_is_refused_with_the_reason(topics: Topics) ->
     assert "there is no topic" in topics("grow", "nothing", "--partitions", "2").stderr
     assert json.loads(topics("describe", "firm", "--json").stdout)["generations"] == []
     assert topics("delete", "firm", "--yes").exit_code == 0
+
+
+def test_a_topic_that_grew_is_consumed_whole_and_not_backed_up_in_part(
+    topics: Topics,
+    program: Program,
+    cluster: RunningCluster,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert topics("create", "kept").exit_code == 0
+    server = ("--server", cluster.url)
+    keys = ("a", "b", "c")
+    for value in ("1", "2"):
+        for key in keys:
+            done = program("produce", "kept", key + value, "--key", key, *server)
+            assert done.exit_code == 0, done.stderr
+        if value == "1":
+            assert topics("grow", "kept", "--partitions", "4").exit_code == 0
+    capfd.readouterr()
+    assert program("consume", "kept", "-e", *server).exit_code == 0
+    lines = capfd.readouterr().out.split()
+    assert sorted(lines) == sorted(key + value for key in keys for value in "12")
+    for key in keys:
+        assert lines.index(key + "1") < lines.index(key + "2")
+    refused = program("backup", "kept", str(tmp_path / "copy"), *server)
+    assert refused.exit_code == ExitCode.REFUSED
+    assert "copy it with `octopi-node pipeline archive`" in refused.stderr
+    assert not (tmp_path / "copy").exists()
+    assert topics("delete", "kept", "--yes").exit_code == 0
