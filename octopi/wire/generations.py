@@ -32,8 +32,9 @@ from octopi.wire.declarations import (
 )
 @attrs.frozen
 class GrowTopic:
-    """Have a topic grow to *partition_count* partitions.  Answer:
-    `octopi.wire.client.TopicDescription`, when the generation with them is in force."""
+    """Have a topic grow to *partition_count* partitions.
+
+    Answer: `octopi.wire.client.TopicDescription`, when the generation with them is in force."""
 
     request: int
     topic: Text
@@ -49,7 +50,9 @@ class GrowTopic:
 )
 @attrs.frozen
 class MoveTopic:
-    """Have a topic of one partition go on in another *partition*.  Answer: as for `GrowTopic`."""
+    """Have a topic of one partition go on in another *partition*.
+
+    Answer: `octopi.wire.client.TopicDescription`, when the generation with it is in force."""
 
     request: int
     topic: Text

@@ -69,6 +69,34 @@ def test_records_are_added_until_the_batch_is_large_enough() -> None:
     assert builder.size_bytes == 4 * size_bytes
 
 
+def test_messages_that_go_from_one_batch_to_others_are_encoded_as_if_they_were_added_there() -> (
+    None
+):
+    given = [(b"one", b"k", {"h": b"v"}), (b"two", None, {}), (b"three", b"k", {})]
+    batch, direct, parts = (
+        BatchBuilder(),
+        BatchBuilder(),
+        {b"k": BatchBuilder(), None: BatchBuilder()},
+    )
+    for value, key, headers in given:
+        batch.add(value, key, headers, timestamp_ms=7)
+    positions = [
+        direct.add(value, key, headers, timestamp_ms=7)
+        for value, key, headers in given
+        if key is not None
+    ]
+    moved = [
+        (batch.key(number), parts[batch.key(number)].add_from(batch, number)) for number in range(3)
+    ]
+    assert [key for key, _ in moved] == [key for _, key, _ in given]
+    assert [at for key, at in moved if key is not None] == positions
+    part = parts[b"k"]
+    assert part.size_bytes == direct.size_bytes
+    assert part.encode(ALICE, FIRST_LIFE, Sequence(0)) == direct.encode(
+        ALICE, FIRST_LIFE, Sequence(0)
+    )
+
+
 def test_a_value_that_is_too_large_is_found_before_any_of_many_is_added() -> None:
     largest = bytes(RECORD_BYTES_MAX - STRUCTURED_BYTES_MIN)
     check_values([b"", largest])

@@ -58,7 +58,8 @@ def test_what_is_passed_on_is_not_passed_on_again() -> None:
     assert not PASSED_ON & (PEER.to_decider | PEER.to_leader)
     # Without a register, brokers ask each other; what they are asked they answer themselves.
     assert PEER.to_decider == {m.Ask}
-    assert PEER.to_leader == {m.Ask, m.AskHandOver, m.AskHandOverState}
+    # A broker that doesn't lead refuses what another one has passed on.
+    assert PEER.to_leader == {m.Ask, m.AskHandOver, m.AskHandOverState, m.ForwardProduce}
 
 
 def test_only_registers_take_what_registers_send_each_other_and_nothing_comes_back() -> None:
