@@ -88,6 +88,18 @@ async def stored(url: str) -> dict[bytes, list[int]]:
     return found
 
 
+async def consumed(url: str) -> dict[bytes, list[int]]:
+    """The numbers of the messages of each key, as a consumer hands them out."""
+    found: dict[bytes, list[int]] = {}
+    async with (
+        octopi.connect(url) as client,
+        client.consumer("orders", start="earliest", stop_at_end=True) as messages,
+    ):
+        async for one in messages:
+            found.setdefault(one.key or b"", []).append(int(one.value))
+    return found
+
+
 async def fetched(client: octopi.Client, partition: PartitionId, at: Offset) -> m.Fetched:
     """What the leader of a log answers; leaderships may move."""
     for _ in range(100):
@@ -158,9 +170,10 @@ async def test_a_topic_grows_under_load_though_a_leader_is_killed_and_no_key_los
                 await writing.progress(20)
                 writing.is_over = True
             found = await stored(register.url)
+            handed_out = await consumed(register.url)
         assert found.keys() == writing.sent.keys()
         for key, count in writing.sent.items():
-            assert found[key] == list(range(count)), key
+            assert found[key] == handed_out[key] == list(range(count)), key
 
 
 async def grow(url: str, count: int) -> None:
