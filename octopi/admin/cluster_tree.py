@@ -52,8 +52,23 @@ async def look_at_all(client: Client) -> ClusterTree:
       OctopiError: if nobody answers who knows the brokers and topics.
     """
     cluster, loads = await client.admin.describe_cluster(), await loads_of(client)
-    found = [await _look_at(client, info) for info in await client.topics()]
-    return ClusterTree(cluster, loads, [one for one in found if one is not None])
+    found: list[TreeTopic] = []
+    for info in await client.topics():
+        # If a leader is gone, that takes the time of a request, once: the next topics are asked for
+        # anew, and then the register has missed it.
+        is_old = any(one.problem for one in found)
+        topic = await (_look_anew(client, info.topic) if is_old else _look_at(client, info))
+        found += [] if topic is None else [topic]
+    return ClusterTree(cluster, loads, found)
+
+
+async def _look_anew(client: Client, topic: str) -> TreeTopic | None:
+    """A topic, as it is now, with its subscriptions; None: it is deleted."""
+    try:
+        info = await client.describe_topic(topic)
+    except UnknownTopicError:
+        return None
+    return await _look_at(client, info)
 
 
 async def _look_at(client: Client, info: TopicInfo) -> TreeTopic | None:

@@ -19,30 +19,15 @@ from octopi.clients.consuming.log_subscriber import (
     SubscriberListener,
     SubscriberOptions,
 )
+from octopi.clients.described_generations import generations_of
 from octopi.errors import NotReadyError, RefusedError, Status, TopicReplacedError
 from octopi.generation_gates import GenerationGates
 from octopi.identifiers import Offset, PartitionId, TopicId, TopicName
 from octopi.position import Place
 from octopi.retry import retry
-from octopi.wire.messages import GenerationInfo, TopicInfo
+from octopi.wire.messages import TopicInfo
 
 _BEGINNING = Place(Offset(0))
-
-
-def generations_of(info: TopicInfo) -> list[GenerationInfo]:
-    """The generations of a topic that are or were in force, also if there was only ever one."""
-    only = GenerationInfo(1, [one.partition for one in info.partitions], [])
-    return list(info.generations) or [only]
-
-
-def sealed_for_good(info: TopicInfo) -> dict[PartitionId, Offset]:
-    """The ends of the logs that take no messages of the topic any more."""
-    ends = {
-        PartitionId(partition): Offset(end)
-        for one in info.generations
-        for partition, end in zip(one.partitions, one.sealed, strict=False)
-    }
-    return {one: end for one, end in ends.items() if one not in generations_of(info)[-1].partitions}
 
 
 class GenerationFollower:

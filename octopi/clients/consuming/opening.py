@@ -12,10 +12,11 @@ import attrs
 from octopi.clients.background import background_tasks
 from octopi.clients.cluster_handle import ClusterHandle
 from octopi.clients.consuming.consumer import Consumer
-from octopi.clients.consuming.generation_follower import GenerationFollower, sealed_for_good
+from octopi.clients.consuming.generation_follower import GenerationFollower
 from octopi.clients.consuming.log_subscriber import SubscriberOptions
 from octopi.clients.consuming.start_position import Start, find_starts, start_places
 from octopi.clients.consuming.waiting import find_topic
+from octopi.clients.described_generations import sealed_for_good
 from octopi.clients.leader_lookup import place_of
 from octopi.clients.options import one_of, within
 from octopi.errors import InvalidTopicError

@@ -12,8 +12,8 @@ from typing import Final, Literal
 
 import attrs
 
-from octopi.clients.consuming.generation_follower import sealed_for_good
 from octopi.clients.consuming.start_position import OffsetSpec, find_starts, start_places
+from octopi.clients.described_generations import sealed_for_good
 from octopi.clients.leader_lookup import place_of
 from octopi.clients.routing import RequestRouter
 from octopi.clients.subscribing.descriptions import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octopi.clients.consuming.generation_follower import generations_of
+from octopi.clients.described_generations import generations_of
 from octopi.clients.routing import RequestRouter
 from octopi.generation_gates import all_partitions
 from octopi.identifiers import PartitionId, TopicName

@@ -13,7 +13,7 @@ import attrs
 import trio
 
 from octopi.clients.cluster_handle import ClusterHandle
-from octopi.clients.consuming.generation_follower import generations_of
+from octopi.clients.described_generations import generations_of
 from octopi.clients.subscribing.descriptions import describe_marks
 from octopi.clients.subscribing.extension import extend
 from octopi.errors import NotReadyError, OctopiError, TopicReplacedError
