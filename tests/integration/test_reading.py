@@ -55,7 +55,7 @@ async def test_a_follower_serves_consumers_up_to_its_highwater_mark(
             async with cluster.cluster.connection(follower) as connection:
                 reader = Reader(connection, "orders", place.partition)
                 await flow.progress(200)
-                with trio.fail_after(10):
+                with trio.fail_after(30):
                     wanted = flow.producing[0].receipts[-1].next_offset
                     while reader.end < wanted:  # noqa: ASYNC110
                         await trio.sleep(0.01)
@@ -84,7 +84,7 @@ async def test_no_replica_gives_out_records_that_a_hung_in_sync_follower_has_not
         async with octopi.connect(cluster.url) as client:
             # So that the others don't go on without the hung one.
             await client.create_topic("orders", min_insync=3)
-        place = await cluster.place("orders")
+        place = await cluster.in_sync("orders", 3)
         hung, other = await cluster.followers("orders")
         asking = Cluster(nursery, tmp_path)
         asking.environment = system_environment(nursery)

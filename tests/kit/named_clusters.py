@@ -45,7 +45,7 @@ each_with_registers = pytest.mark.parametrize(
 """The same for what holds only where a register decides: without any a majority of the brokers has
 to be alive, and gives ids and places replicas otherwise."""
 
-LEADER_S = 20.0
+LEADER_S = 40.0
 """A partition has a leader sooner than this, if it can have one."""
 
 
@@ -88,7 +88,7 @@ class NamedBrokers(ABC):
     async def place(self, topic: str) -> octopi.PartitionInfo:
         """Wait until the topic's first partition has a leader; say where it is."""
         with trio.fail_after(LEADER_S):
-            async with octopi.connect(self.url) as client:
+            async with octopi.connect(self.url, request_timeout_s=LEADER_S) as client:
                 while True:
                     place = (await client.describe_topic(topic)).partitions[0]
                     if place.leader is not None:
