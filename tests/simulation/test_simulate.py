@@ -150,10 +150,10 @@ def test_a_producer_that_goes_on_failing_after_all_faults_is_found(
     connected = ProducerSession.connected
     sessions: list[ProducerSession] = []
 
-    def once(self: ProducerSession) -> None:
+    def once(self: ProducerSession, generation: int = 0) -> None:
         if self not in sessions:
             sessions.append(self)
-            connected(self)
+            connected(self, generation)
 
     monkeypatch.setattr(ProducerSession, "connected", once)
     workload = attrs.evolve(QUICK, delivery_timeout_s=0.5)
@@ -432,7 +432,7 @@ def test_options_that_are_not_those_confirmed_last_are_a_complaint(
 
 
 def test_a_broker_is_asked_to_stop_when_it_has_decided_to_go_on_without_another_one() -> None:
-    verdict = simulate(draw_scenario("stops_in_the_end", 1), events_kept=None)
+    verdict = simulate(draw_scenario("stops_in_the_end", 6), events_kept=None)
     assert verdict.violation is None, verdict.details
     healed = next(one.at for one in verdict.events if one.what == "healed")
     after = [one for one in verdict.events if one.at > healed]

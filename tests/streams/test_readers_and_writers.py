@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import attrs
@@ -74,7 +75,7 @@ class SomeLog:
     """A log with content, for one reader."""
 
     topic_id = TopicId("5f0c2a1b5f0c2a1b")
-    topic: Any = attrs.field(factory=lambda: type("Topic", (), {"stream": None})())
+    topic: Any = attrs.field(factory=lambda: SimpleNamespace(stream=None, generations=()))
     epoch: int = 1
     highwater: int = 5
     end: int = 5
