@@ -29,7 +29,7 @@ from octopi.limits import (
     SUBSCRIPTIONS_PER_PARTITION_MAX,
 )
 from octopi.model import SubscriptionMode, SubscriptionOptions, SubscriptionStart
-from octopi.subscriptions import coordinated, effects as e, log_marks
+from octopi.subscriptions import coordinated, definition_fault, effects as e, log_marks
 from octopi.subscriptions.entries import LostSpan, StoredSubscriptions
 from octopi.subscriptions.partition_subscriptions import PartitionSubscriptions
 from tests.subscriptions.group_world import NAME, TOPIC_ID, SteadyLog
@@ -265,7 +265,7 @@ def test_a_partition_has_a_bounded_number_of_subscriptions_and_marks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert SUBSCRIPTIONS_PER_PARTITION_MAX == 10_000
-    for module in (coordinated, log_marks):
+    for module in (definition_fault, log_marks):
         monkeypatch.setattr(module, "SUBSCRIPTIONS_PER_PARTITION_MAX", 1)
     leader = RecordingLeader()
     leader.ready()
