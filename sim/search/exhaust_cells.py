@@ -244,6 +244,11 @@ def impossible(cell: Cell, action: str) -> str:
     """Why *action* can't be done at *cell*; empty: it can."""
     if cell in _NEVER:
         return _NEVER[cell]
+    if steps.BY_CODE.get(cell.place) in steps.OF_GENERATIONS:
+        return (
+            "producers of plans name the log of each message, so topics of plans don't grow; "
+            "tests/testing/test_topics_that_grow_under_faults.py has nodes and programs fail there"
+        )
     if action == "wipe" and steps.BY_CODE.get(cell.place) in steps.OF_RINGS:
         return (
             "others would have to take the place of the broker with the lost disk, which they do "

@@ -48,7 +48,12 @@ def test_every_call_to_a_disk_has_cells() -> None:
 
 
 def test_few_actions_are_listed_as_impossible() -> None:
-    never = [(cell, action) for cell in cells() for action in actions(cell)]
+    never = [
+        (cell, action)
+        for cell in cells()
+        if steps.BY_CODE.get(cell.place) not in steps.OF_GENERATIONS
+        for action in actions(cell)
+    ]
     assert 0 < sum(bool(impossible(*one)) for one in never) < 0.02 * len(never)
 
 
