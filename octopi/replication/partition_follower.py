@@ -111,6 +111,10 @@ class PartitionFollower:
             self._unsettled.discard(TopicId(message.topic_id))
         return self._on_log(message.topic_id, effects)
 
+    def expects(self, message: Replicate) -> bool:
+        """Whether *message* belongs to a log, and to the present session with the leader."""
+        return self._log(message) is not None
+
     def receive(self, message: Replicate, scan: Scan) -> list[PartitionEffect]:
         """The leader sent records, which *scan* describes; they are valid.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import traceback
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ import attrs
 import trio
 
 import octopi
+from octopi.cli.failures import leaves
 from octopi.cli.node_processes import node_command, node_environment
 from octopi.errors import OctopiError
 from octopi.retry import may_pass
@@ -68,7 +69,7 @@ async def run_real(real: RealPlan, directory: Path, say: Callable[[str], None]) 
         if others is not None:
             raise
         assert expected is not None
-        report.faults += [_in_words(one) for one in _leaves(expected)]
+        report.faults += [_in_words(one) for one in leaves(expected)]
     report.seconds = trio.current_time() - began
     return report
 
@@ -77,14 +78,6 @@ def _in_words(error: BaseException) -> str:
     if isinstance(error, _StuckError | NodeEndedError):
         return str(error)
     return "".join(traceback.format_exception(error))
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for one in group.exceptions:
-        if isinstance(one, BaseExceptionGroup):
-            yield from _leaves(one)
-        else:
-            yield one
 
 
 class _RealRun:

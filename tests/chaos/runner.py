@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,7 @@ import trio
 
 import octopi
 from harness.processes import node_processes
+from octopi.cli.failures import leaves
 from octopi.cli.node_processes import node_command, node_environment
 from octopi.retry import may_pass
 from sim.real.ledger import Content, Ledger, LogId, StoredValue, judge_replica
@@ -105,15 +106,6 @@ async def run_chaos(
 
 class _StuckError(Exception):
     """What has to happen in a healed cluster doesn't; nothing more can be asked of it."""
-
-
-def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    """The exceptions in *group*, at any depth."""
-    for one in group.exceptions:
-        if isinstance(one, BaseExceptionGroup):
-            yield from leaves(one)
-        else:
-            yield one
 
 
 class _Run:

@@ -193,7 +193,6 @@ def test_a_leader_that_sends_too_many_records_at_a_time_is_refused(
     taken: list[Callable[[], object]] = []
     monkeypatch.setattr(ReplicaDriver, "submit", lambda replica, event: taken.append(event))
     replica = ReplicaDriver.__new__(ReplicaDriver)
-    replica.logs = {}
     message = m.Replicate(0, 1, 1, 1, "0" * 16, 0, 1, b"", 0)
     most = batch(0, *[b""] * RECORDS_PER_REPLICATE_MAX)
     replica.replicate(attrs.evolve(message, records=most))

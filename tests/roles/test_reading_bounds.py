@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
+import attrs
 import pytest
 
 from octopi.errors import RefusedError, Status
@@ -9,8 +13,10 @@ from octopi.generation_record import Generation
 from octopi.identifiers import Offset, PartitionId, SubscriptionName
 from octopi.model import SubscriptionOptions, TopicOptions, TopicRecord
 from octopi.roles.broker.reading_bounds import ReadBound, ReadingBounds, stale_reader
+from octopi.roles.broker.replica_driver import ReplicaDriver
 from octopi.roles.broker.subscriptions.topic_partitions import check_partitions
-from octopi.wire.messages import CreateSubscription
+from octopi.wire.messages import CreateSubscription, Replicate
+from tests.replication.test_partition_replica import RECORD, TOPIC, replica
 
 ONE = TopicRecord("orders", "0" * 16, [0, 1], TopicOptions())
 TWO = TopicRecord(
@@ -93,6 +99,25 @@ def test_a_record_of_an_earlier_generation_shows_no_messages_of_a_later_one() ->
     bounds.known(FOUR, PartitionId(1))
     assert bounds.of(2) == ReadBound(Offset(40), is_sealed=True)
     assert bounds.of(4) is None
+
+
+def test_what_a_former_session_with_a_leader_says_of_generations_keeps_no_reader_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ReplicaDriver, "submit", lambda driver, event: event())
+    driver = ReplicaDriver.__new__(ReplicaDriver)
+    driver.machine = replica(2)
+    driver.machine.installed(RECORD, 0.0)
+    driver.machine.stream_opened()
+    told: list[tuple[int, int]] = []
+    log = SimpleNamespace(received=lambda *what: told.append(what))
+    driver.logs = {TOPIC: cast("Any", log)}
+    message = Replicate(0, 3, 1, 1, TOPIC, 100, 3, b"", 0, generation=2)
+    driver.replicate(attrs.evolve(message, epoch=2))
+    driver.replicate(attrs.evolve(message, attempt=0))
+    assert told == []
+    driver.replicate(message)
+    assert told == [(100, 2)]
 
 
 def test_a_client_of_an_earlier_version_is_told_in_words_why_its_reading_ends() -> None:

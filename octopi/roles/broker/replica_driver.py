@@ -183,9 +183,14 @@ class ReplicaDriver:
           RefusedError: if the records are not valid, so they changed on the way.
         """
         found = scan_replicated(message)
-        if (log := self.logs.get(TopicId(message.topic_id))) is not None:
-            log.received(message.offset, message.generation)
-        self.submit(lambda: self.machine.receive(message, found))
+
+        def receive() -> list[PartitionEffect]:
+            follower, log = self.machine.follower, self.logs.get(TopicId(message.topic_id))
+            if log is not None and follower is not None and follower.expects(message):
+                log.received(message.offset, message.generation)
+            return self.machine.receive(message, found)
+
+        self.submit(receive)
 
     def add_log(self, log: LocalLog) -> None:
         """Add a log that was made on this broker."""
