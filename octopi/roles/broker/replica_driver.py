@@ -97,8 +97,7 @@ class ReplicaDriver:
         *,
         lost_power: bool,
     ) -> None:
-        """Read the stored state of the partition, whose file of ends exists by now.  Call `begin`
-        next.
+        """Read the partition's stored state, whose file of ends exists by now.  Call `begin` next.
 
         Raises:
           StorageError: if the state can't be read.
